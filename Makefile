@@ -1,5 +1,6 @@
-# All targets need Go, make and git. The help text of a target names the other
-# programs that it needs. "make help" lists the targets.
+# All targets need Go, make and git. The help text of a target, or of the targets
+# that it runs, names the other programs that it needs. "make help" lists the
+# targets.
 
 GO      ?= go
 BIN     := bin/holdfast
@@ -12,8 +13,8 @@ REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 export CGO_ENABLED := 0
 export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -buildvcs=false
 
-# On Linux, the binary is statically linked. The same commit gives the same bytes
-# on every machine.
+# On Linux, the binary is statically linked. With the same version of Go, the same
+# commit gives the same bytes on every machine.
 BUILD = $(GO) build \
 	-ldflags '-s -w -X main.version=$(VERSION) -X github.com/holdfast-kv/holdfast/cluster/metrics.linkedRevision=$(REVISION)'
 
@@ -81,7 +82,7 @@ test: ## run the tests; skips those that need a program that is not installed
 	cd test/bench/plots && $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: race
-race: ## run the tests of the program's packages with the race detector (needs a C compiler)
+race: ## run tests of the concurrent packages with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(RACE_PKGS)
 	CGO_ENABLED=1 $(GO) test -race -run '$(RACE_FSM)' -timeout $(RACE_TIMEOUT) ./fsm
 
@@ -193,7 +194,7 @@ release: ## build archives, packages, SBOMs and checksums of all platforms in bi
 	GO='$(GO)' deploy/package/build bin/release
 
 .PHONY: release-check
-release-check: ## build the release of the last commit twice and compare the checksums (PLATFORMS=)
+release-check: ## build the release of the last commit twice and compare the checksums (PLATFORMS=; needs GNU tar)
 	GO='$(GO)' deploy/package/check
 
 .PHONY: docs

@@ -60,7 +60,7 @@ type Trailer struct {
 
 // DamagedError says that a file is not a whole backup.
 type DamagedError struct {
-	Offset int64 // offset, in the file, of the block that cannot be read
+	Offset int64 // offset, in the file, up to which all blocks were read
 	Reason string
 }
 
@@ -138,7 +138,7 @@ func (w *Writer) Close(t Trailer) error {
 
 // Reader reads a backup file. Its Read returns the bytes of the snapshot. It
 // returns io.EOF only after the trailer has confirmed that these bytes are
-// complete. All errors about the content are *DamagedError.
+// complete. Errors of Read about the content are *DamagedError.
 type Reader struct {
 	r       *bufio.Reader
 	offset  int64 // offset, in the file, of the next block

@@ -19,8 +19,8 @@ const (
 const repeatNotice = 24 * time.Hour
 
 // An ExpiryLog logs certificates that expire soon or have expired. It logs each
-// such certificate once a day, and once more when the certificate expires. It
-// is not safe for concurrent use.
+// such certificate at most once a day, and once more when the certificate has
+// expired. It is not safe for concurrent use.
 type ExpiryLog struct {
 	log     hclog.Logger
 	notices map[Files]notice // the last log line about each certificate

@@ -173,8 +173,8 @@ func Authorities(path string) (*x509.CertPool, error) {
 }
 
 // Server returns the TLS configuration of a listener. Each handshake uses the
-// certificates that the files contain at the time of the handshake. If auth is
-// not tls.NoClientCert, the Store needs a CA file.
+// current certificates of the Store. If auth is not tls.NoClientCert, the Store
+// needs a CA file.
 func (s *Store) Server(auth tls.ClientAuthType) (*tls.Config, error) {
 	if auth != tls.NoClientCert && s.files.CA == "" {
 		return nil, errors.New("client certificates need a CA file")

@@ -25,7 +25,7 @@ const (
 	opPromote  = "promote"  // leader: make a non-voter a voter
 	opTransfer = "transfer" // leader: transfer leadership
 	opStatus   = "status"
-	opReport   = "report"  // return what the node's reporter says: see Node.SetReporter
+	opReport   = "report"  // return the answer of the node's reporter: see Node.SetReporter
 	opRemoved  = "removed" // the leader sends it to a node that was removed; the node then asks whether that is true
 )
 
@@ -87,7 +87,7 @@ type adminReply struct {
 
 	took time.Duration // time between the request and the reply, without the handshake
 
-	Done string `json:"done,omitempty"` // opAdd, opRemove, opPromote, opTransfer: what was done, for the operator
+	Done string `json:"done,omitempty"` // opAdd, opRemove, opPromote, opTransfer: the result, for the operator
 }
 
 // adminOutcome is the JSON form of an outcome.Error.

@@ -15,8 +15,8 @@ import (
 )
 
 // TestForwarder_AnswersEarly checks that deliver passes the reply of each call
-// with an early function to that function once, before it ends any call. It
-// does not pass replies that are not for clients.
+// with an early function to that function once, before it ends the call. It must
+// not pass replies that are not for clients.
 func TestForwarder_AnswersEarly(t *testing.T) {
 	const n = 100
 	stats := metrics.New()

@@ -62,8 +62,8 @@ const applyLimit = 10 * time.Minute
 
 // Restore executes a step of a restore. args are the arguments of
 // fsm.RestoreCommand. For the step "apply", Restore raises the token epoch in
-// args to at least the epoch of this node's wall clock. If Restore returns an
-// error that says that the outcome is unknown, the step may have been executed.
+// args to at least the epoch of this node's wall clock. If the error says that
+// the outcome is unknown, the step may have been executed.
 func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	if len(args) == 5 && string(args[0]) == "apply" {
 		var asked uint64
@@ -117,8 +117,8 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 func DefaultMaxMemory(memory uint64) int64 { return machine.DefaultMaxMemory(memory) }
 
 // These are estimates, in bytes, of the memory that a key takes in addition to
-// its bytes in a backup. Small values take more in memory than their bytes: a
-// hash with one field takes 330 bytes.
+// its bytes in a backup. A small value takes much more memory than its bytes: for
+// example, a hash with one field takes 330 bytes.
 const (
 	stringOverhead     = 200
 	collectionOverhead = 400
@@ -180,8 +180,8 @@ type replay struct {
 
 const quarantineEnded = "quarantine ended: locks are granted again"
 
-// announce logs the two effects of entries that an operator waits for: the end
-// of a restore, and the end of a quarantine. When a node starts, it executes
+// announce logs the two effects for which an operator waits: the end of a
+// restore, and the end of a quarantine. When a node starts, it executes
 // the entries of its log again. announce logs nothing for these entries,
 // because they are old. With the first entry that follows them, announce logs
 // that a quarantine is in force, if one is.

@@ -16,8 +16,8 @@ import (
 // reads the node's own state machine whenever an entry has ended some of these
 // waits, or a snapshot has replaced the state.
 //
-// The leader also sends the replies. They arrive a few milliseconds before this
-// node has applied the entry that ended the wait.
+// The leader also sends the replies to the other nodes. They usually arrive a few
+// milliseconds before the node has applied the entry that ended the wait.
 //
 // The state machine may contain waiters of this node for which no connection
 // waits, because the reply has arrived or the client has disconnected. sweep sends

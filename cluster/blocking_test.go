@@ -97,7 +97,7 @@ func TestWaits_Fair(t *testing.T) {
 	c.forgotten()
 }
 
-// forgotten waits until no machine stores a waiter.
+// forgotten waits until no running node has a waiter in its state.
 func (c *testCluster) forgotten() {
 	c.t.Helper()
 	for _, id := range c.ids() {
@@ -174,7 +174,7 @@ func (w *waiter) entry(t testing.TB, consumer string) string {
 // TestWaits_GroupLeaderDies: the leader dies while consumers of a group wait on
 // all nodes. The consumers on the other nodes get every entry that is added
 // afterward, each entry once, in the order in which the consumers began to
-// wait. Each entry is pending for its consumer.
+// wait. Each entry is pending until it is acknowledged.
 func TestWaits_GroupLeaderDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -212,8 +212,8 @@ func TestWaits_GroupLeaderDies(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaits_GroupGone: the stream is deleted while the leader dies. The
-// consumers get an error.
+// TestWaits_GroupGone: the leader dies while a consumer of a group waits, and then
+// the stream is deleted. The consumer gets an error.
 func TestWaits_GroupGone(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -231,8 +231,8 @@ func TestWaits_GroupGone(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaits_FollowerDies: a follower dies. Its waiters get no elements, and
-// they delay the other waiters only until the leader suspends or removes them.
+// TestWaits_FollowerDies: a follower dies. Its waiter gets no element once the
+// leader has suspended or removed that waiter. Then the next waiter is served.
 func TestWaits_FollowerDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -297,7 +297,7 @@ func TestWaits_CutOff(t *testing.T) {
 }
 
 // TestWaits_Snapshot: a node gets a snapshot in place of the entry that served
-// its client.
+// its client. The client gets the element nevertheless.
 func TestWaits_Snapshot(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.WaiterGrace = time.Hour; o.LeaderWait = time.Hour })
@@ -365,9 +365,9 @@ func TestWaits_Unblock(t *testing.T) {
 }
 
 // TestWaits_ServedWhileCutOff: a node was cut off, and an element was given to
-// its client before the leader noticed the cut. The element stays reserved for
-// the client without a time limit, while clients of the node that were not
-// served lose their positions.
+// its client before the leader noticed the cut. The leader removes the waiters of
+// the node that were not served. The client that was served gets its element when
+// the node is connected again.
 func TestWaits_ServedWhileCutOff(t *testing.T) {
 	t.Parallel()
 	// The leader notices the cut after 3/5 of LeaderWait. The element is pushed

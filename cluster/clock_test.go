@@ -28,8 +28,8 @@ func (c *testCluster) advance(d time.Duration, ids ...string) {
 	}
 }
 
-// However often the leader changes, a TTL is never shortened, and it is extended
-// only by a bounded amount.
+// A TTL is not shortened when the leader changes several times. The key has expired
+// once a single leadership has lasted for the whole TTL.
 func TestTTL_ThroughLeaders(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -71,8 +71,9 @@ func TestTTL_ThroughLeaders(t *testing.T) {
 	c.caughtUp()
 }
 
-// Only the clock of the leadership counts. A read that meets an expired key
-// whose expiry is not committed commits the expiry before it answers.
+// Only the clock of the leadership counts. If a read meets an expired key whose
+// expiry is not committed yet, the leader commits the expiry before the read gets
+// its reply.
 func TestTTL_ReadOfPendingExpiryCommits(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections, func(o *cluster.Options) {
@@ -128,8 +129,8 @@ func TestTTL_ExpiresByItself(t *testing.T) {
 	})
 }
 
-// Time that passes at a leader that is cut off does not count. Such a leader
-// can neither return its keys nor report that they are gone.
+// The time of a leader that is cut off does not count. Such a leader can neither
+// return its keys nor report that they are gone.
 func TestTTL_IsolatedLeaderDoesNotCount(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 500 * time.Millisecond })

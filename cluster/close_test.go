@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// When a leader hands over, its clients notice a pause and nothing else.
+// When a leader hands over, every group gets its outcome: no outcome is unknown.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -23,8 +23,8 @@ func TestHandOver(t *testing.T) {
 		leader := c.leader()
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
-		// The node's own clients continue while it closes. The last of their
-		// groups must get an outcome.
+		// After take, the clients of this node begin no further groups. Their
+		// groups in flight must get an outcome.
 		n := c.members[leader].take()
 		term := n.Status().Term
 		n.HandOver(ctx)

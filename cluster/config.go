@@ -44,9 +44,9 @@ type Config struct {
 	// node's status, and so is RunID, which identifies this run of the process.
 	ClientAddr, SentinelAddr, HTTPAddr, RunID string
 	// Peers are the nodes that form the cluster, in the order of their ids,
-	// with their advertised addresses. This node must be one of them. After the
-	// cluster has formed, the log contains the members, and Peers only
-	// overrides their addresses.
+	// with their advertised addresses. If there are any, this node must be one
+	// of them. After the cluster has formed, the log contains the members, and
+	// Peers only overrides their addresses.
 	Peers []Peer
 	Secrets
 	// LogStore is "wal" or "boltdb".
@@ -77,9 +77,10 @@ type Config struct {
 	ScriptRules func(cmd *fsm.Command, args [][]byte) string
 
 	Logger hclog.Logger
-	// Fatal is called when the node cannot continue: its disk fails or stalls,
-	// or its state machine has stopped. Fatal must end the process, so that
-	// another node becomes leader. In production it must not return.
+	// Fatal is called when the node cannot continue, for example because its
+	// disk fails or stalls, or because its state machine has stopped. Fatal must
+	// end the process, so that another node becomes leader. In production it
+	// must not return.
 	Fatal func(error)
 
 	// Clock, PeerListener, PeerDialer, OpenStores and DiskSpace replace the
@@ -170,13 +171,13 @@ type Options struct {
 	// ExpireEvery is how often the leader looks for expired keys.
 	// ClockEntryEvery is how far the logged clock may fall behind the leader's
 	// clock while the state has a deadline, such as the TTL of a key. A
-	// failover may lengthen a TTL by this time, in addition to the time without
-	// a leader.
+	// failover may lengthen a TTL by up to this time, in addition to the time
+	// without a leader.
 	ExpireEvery, ClockEntryEvery time.Duration
 
 	// ScriptTime is the time limit of one script. A script that takes longer
-	// than BriefScriptTime first gets a dry run outside of the log, before it may
-	// delay the writes of other clients.
+	// than BriefScriptTime gets a dry run outside of the log before it may delay
+	// the writes of other clients for a longer time.
 	ScriptTime, BriefScriptTime time.Duration
 	// ScriptWait bounds how long a slow script or a heavy write may wait in its
 	// lane (the queue for dry runs): the limit is ScriptWait or 60 times
@@ -215,12 +216,12 @@ type RaftOptions struct {
 	// one to two times this timeout. HeartbeatTimeout must stay well above the
 	// slowest fsync of a healthy disk, because heartbeats wait for fsyncs.
 	HeartbeatTimeout time.Duration
-	// LeaderSilence is the shortest time for which the leader may send nothing
-	// before the other voters elect another leader, if a majority of the voters
-	// agrees that it is silent: see transport.Silence. The node uses at least
-	// two fifths of HeartbeatTimeout, because the heartbeats of an idle leader
-	// can be up to one fifth of HeartbeatTimeout apart. 0 means that only
-	// HeartbeatTimeout detects a silent leader.
+	// LeaderSilence is how long the leader must have sent nothing before the
+	// other voters elect another leader, if a majority of the voters agrees that
+	// it is silent: see transport.Silence. The node uses at least two fifths of
+	// HeartbeatTimeout, because the heartbeats of an idle leader can be up to one
+	// fifth of HeartbeatTimeout apart. 0 means that only HeartbeatTimeout detects
+	// a silent leader.
 	LeaderSilence time.Duration
 	// LeaderLease is the time for which the voters promise their leader not to
 	// vote. With these promises, the leader answers reads without a ReadIndex
@@ -396,13 +397,13 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("lease timeout %v is longer than the heartbeat timeout %v",
 			o.LeaseTimeout, o.HeartbeatTimeout)
 	case o.LeaderLease < 0 || o.LeaderLease > o.HeartbeatTimeout/2:
-		return fmt.Errorf("leader lease is %v: must be at most half of the heartbeat timeout, %v (--leader-lease)",
+		return fmt.Errorf("leader lease is %v: must be from 0 to half of the heartbeat timeout %v (--leader-lease)",
 			o.LeaderLease, o.HeartbeatTimeout)
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
 	case o.EntryWork < fsm.StepNanos || o.MaxWriteTime < o.EntryWork:
 		return fmt.Errorf("applying an entry may take %v, and a single command %v: "+
-			"both must be more than 0, and the second at least as long as the first (--max-write-time)",
+			"the first must be at least one step, and the second at least as long as the first (--max-write-time)",
 			o.EntryWork, o.MaxWriteTime)
 	case o.ScriptTime <= 0 || o.BriefScriptTime <= 0:
 		return fmt.Errorf("script time is %v, script budget without a dry run is %v: both must be more than 0",
@@ -476,7 +477,7 @@ func (c *Config) peerList() string {
 //   - CommitTimeout is at least two fifths of the heartbeat timeout (200 ms
 //     with the default settings), because transport.Transport reports commits
 //     to the followers earlier.
-//   - MaxAppendEntries is 64, because entries contain hundreds of groups each.
+//   - MaxAppendEntries is 64, because one entry may contain hundreds of groups.
 //   - BatchApplyCh is off, so that Apply returns when raft has accepted the
 //     entry.
 //   - ShutdownOnRemove is off: a removed node keeps running and reports its
@@ -520,9 +521,9 @@ type Clock interface {
 }
 
 // systemClock is the system's clock. Mono reads a clock that, unlike Go's own
-// monotonic clock, advances while the machine is suspended. With Go's clock, a
-// lease would last longer by the time of a suspension. That would still be
-// safe.
+// monotonic clock, advances while the machine is suspended. With Go's clock, a TTL
+// would last longer by the time of a suspension, and a leader lease would not be
+// safe: see package readindex.
 type systemClock struct{}
 
 func (systemClock) Mono() time.Duration { return platform.Elapsed() }

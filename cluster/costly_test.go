@@ -21,7 +21,7 @@ func (c *testCluster) applySteps(id string) float64 {
 	return metric(c.t, c.node(id), "holdfast_apply_steps_total")
 }
 
-// Reads in groups that write cost the nodes nothing, neither when the nodes apply
+// The nodes do not execute the reads of groups that write, neither when they apply
 // the log nor when they restart.
 func TestCostly_NodesApplyWritesOnly(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,8 @@ func TestCostly_NodesApplyWritesOnly(t *testing.T) {
 }
 
 // The large reply of a script does not go through the log if the script only reads.
-// A script that writes is executed exactly once, whatever its reply.
+// A script that writes is executed exactly once, or is rolled back if its reply is
+// too large for the log.
 func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 	t.Parallel()
 	c := scripted(t, newLines())

@@ -42,9 +42,9 @@ func startOnDisks(t *testing.T) (*testCluster, *fullDisks) {
 	return c, d
 }
 
-// TestDisk_Reserve checks that commands that add data are refused on every node
-// while a majority of the disks is below the reserve, that all other commands
-// work, and that the refusal ends by itself.
+// TestDisk_Reserve checks that commands that add data, and restores, are refused on
+// every node while all disks are below the reserve. Reads, deletions, new TTLs and
+// releases of locks must work. The refusal must end when the disks have room.
 func TestDisk_Reserve(t *testing.T) {
 	t.Parallel()
 	c, d := startOnDisks(t)
@@ -91,8 +91,8 @@ func TestDisk_Reserve(t *testing.T) {
 }
 
 // TestDisk_LeaderHandsOver checks that a leader with an almost full disk gives
-// its leadership to a node with room, and that commands work there. Meanwhile,
-// the old leader may refuse commands that add data.
+// its leadership to a node with room, and that writes work then. Until then, the
+// old leader may refuse commands that add data.
 func TestDisk_LeaderHandsOver(t *testing.T) {
 	t.Parallel()
 	c, d := startOnDisks(t)

@@ -52,22 +52,22 @@
 // clocks, and passes it to raft. The asynchronous log writer writes the entry
 // to the leader's disk while raft sends it to the followers. When the leader's
 // state machine has applied the entry, the leadership delivers each session's
-// results to the session's result receivers. A result receiver is the leader's
-// own forwarder, or the stream to the node that sent the groups. The forwarder
-// keeps every group until it has the reply. After a change of leader, it asks
-// the new leader which groups have arrived, and sends the missing groups again.
-// The state machine executes no group twice.
+// results to the session's result receivers. For the groups of clients, a result
+// receiver is the link of the leader's own forwarder, or the stream to the node
+// that sent the groups. The forwarder keeps every group until it has the reply.
+// After a change of leader, it asks the new leader which groups have arrived, and
+// sends the missing groups again. The state machine executes no group twice.
 //
 // # Life of a read
 //
-// A group without a write goes to the leadership's ReadIndex rounds. A node
-// that does not lead sends it to the leader over the read stream. A round notes
-// the commit index, asks a majority to confirm the leader's term, waits until
-// the state machine has applied that index, and then answers every read that
-// joined the round. A leader that has a lease answers a read without a round:
-// see RaftOptions.LeaderLease. If a read meets a key that has expired by the
-// leadership's clock, but whose expiry is not committed yet, the leader commits
-// a clock entry first.
+// A group without a write goes to the leadership's ReadIndex rounds, unless it
+// is a local read. A node that does not lead sends the group to the leader over
+// the read stream. A round notes the commit index, asks a majority to confirm the
+// leader's term, waits until the state machine has applied that index, and then
+// answers every read that joined the round. A leader that has a lease answers most
+// reads without a round: see RaftOptions.LeaderLease. If a read meets a key that
+// has expired by the leadership's clock, but whose expiry is not committed yet,
+// the leader commits a clock entry first.
 //
 // # Time
 //
@@ -86,8 +86,9 @@
 //   - leaderships.watchLeader wakes the linker when the leader changes,
 //   - linker.keep links the forwarder to the leader, and owns two goroutines
 //     for each remoteLink, one per stream,
-//   - membership.keep promotes non-voters that have caught up, removes members
-//     that have been away for too long, and raises the feature version,
+//   - membership.keep promotes non-voters that have caught up, except learners,
+//     removes members that have been away for too long, and raises the feature
+//     version,
 //   - removalWatch.keep finds out whether this node was removed,
 //   - snapshot.Taker.Keep takes snapshots,
 //   - diskspace.Monitor.Keep watches the free space of the disk,

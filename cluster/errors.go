@@ -21,13 +21,14 @@ import (
 var (
 	errNotLed      = outcome.NewNotExecuted(true, "this node does not lead")
 	errChanging    = outcome.NewNotExecuted(true, "another change of the members is under way")
-	errUnconfirmed = outcome.NewNotExecuted(true, "the leader could not commit an entry in time to confirm the members")
-	errNoAnswers   = outcome.NewNotExecuted(true, "the members could not be asked in time whether they are alive")
+	errUnconfirmed = outcome.NewNotExecuted(true, "the members were not confirmed: no entry was committed in time")
+	errNoAnswers   = outcome.NewNotExecuted(true, "some voters did not have enough time to answer")
 	errMoved       = outcome.NewNotExecuted(true, "the members have changed since they were checked")
 )
 
-// ErrStaleSession means that the cluster knows a later start of this node. The
-// data directory was copied, or two processes use copies of it.
+// ErrStaleSession means that the cluster knows a later start of this node, or
+// groups of this start that this process has not sent. An older copy of the data
+// directory was restored, or two processes use copies of it.
 var ErrStaleSession = errors.New("the cluster knows a later start of this node: " +
 	"was its data directory copied or restored?")
 

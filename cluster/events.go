@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Listen sets the node's listener. It must be called once, before Want and
-// Close.
+// Listen sets the node's listener. It may be called once, before Want and Close.
 func (n *Node) Listen(l events.Listener) {
 	n.wg.Go(func() {
 		n.events.Deliver(n.ctx, l, func(index uint64, why string) {
@@ -49,13 +48,13 @@ func (n *Node) OwnEventsDelivered(group uint64, f func(index uint64, position in
 
 // WatchUsers calls f with the users of this node's state, immediately and after
 // each change. The goroutine that applies the log calls f after a change, so f
-// must not wait for that goroutine. This call and the immediate call may run at
-// the same time, and f may receive an older table after a newer one.
+// must not wait for that goroutine. A call after a change and the immediate call
+// may run at the same time, so f may receive older users after newer ones.
 func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 
-// WatchDenials sets the function that is called when a script that this node
-// runs, for a client of any node, is denied a command. There is one such
-// function; a later call replaces it.
+// WatchDenials sets the function that this node calls when it denies a command to
+// a script that it runs. The client of the script may be connected to any node.
+// There is one such function; a later call replaces it.
 func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDenied(f) }
 
 // WatchExpiries sets the function that is called when the lease of a lock expires
@@ -104,7 +103,7 @@ func (n *Node) openHistory() *history.Store {
 }
 
 // closeHistory closes the history of locks. The node calls it after the last entry
-// was applied.
+// has been applied.
 func (n *Node) closeHistory() {
 	if n.history != nil {
 		n.history.Close()
@@ -143,7 +142,7 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 		err := n.catchUp(ctx)
 		cancel()
 		if err != nil { // a history up to some earlier time is better than none
-			n.log.Debug("history of locks is answered without the leader", "error", err)
+			n.log.Debug("history of locks may be old: failed to catch up with the leader", "error", err)
 		}
 		if errors.Is(err, snapshot.ErrNodeStops) {
 			return history.Answer{}, err

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// audience is a Listener that records what it receives.
+// audience is a Listener that records the messages that it receives.
 type audience struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -73,8 +73,8 @@ func (c *testCluster) listen(id string) *audience {
 	return l
 }
 
-// Every node passes every message to its listener, once and in log order, even
-// if a leader dies meanwhile.
+// If a leader dies, each other node passes every message to its listener, once and
+// in log order.
 func TestEvents_InLogOrder(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -93,7 +93,8 @@ func (n *Node) ReadsLeased() float64 {
 	return m.GetCounter().GetValue()
 }
 
-// ReadsConfirmed returns how many reads this node has confirmed as leader.
+// ReadsConfirmed returns how many reads this node has confirmed as leader, with or
+// without a round.
 func (n *Node) ReadsConfirmed() float64 {
 	var m dto.Metric
 	if err := n.stats.ReadGroups.Write(&m); err != nil {

@@ -192,7 +192,7 @@ func TestExactlyOnce_LateDuplicates(t *testing.T) {
 }
 
 // The test causes needless elections, one after another, while groups are in
-// flight. Most entries of an old leader survive, but some do not.
+// flight. An entry of an old leader may or may not survive.
 func TestExactlyOnce_Elections(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -355,7 +355,7 @@ func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	c.client("n2").want(t, ":3\r\n", "INCR", "filled")
 }
 
-// All nodes restart together from disk: a snapshot and the log after it.
+// All nodes restart together, from their snapshots and the log after them.
 func TestRestart_WholeCluster(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"wal", "boltdb"} {

@@ -38,8 +38,7 @@ func TestFatal_Divergence(t *testing.T) {
 	})
 	l := c.load("n", 1, "n1", "n2")
 	c.wantFatal("n3", "state differs from the leader's at index")
-	// After the error, n3 must serve no client, and the other nodes must
-	// continue.
+	// In production, Fatal ends the process of n3. The other nodes must continue.
 	c.crash("n3")
 	l.progress(20)
 	l.check("n2")

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// older is the feature version of nodes that represent the program before
-// fsm.FeatureMend.
+// older is the highest feature version that programs before fsm.FeatureMend know.
 const older = fsm.FeatureMend - 1
 
 // mixed prepares a cluster of nodes that know different feature versions.
@@ -124,9 +123,8 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.wantFatal("n3", fmt.Sprintf("the cluster uses feature version %d and this program knows %d: install the newer program again", fsm.MaxFeatures, older))
 }
 
-// A node with an older program ends after the feature version was raised, whether
-// the node learns of the raise from a log entry or from a snapshot. The node applies
-// no further entry.
+// A node with an older program ends when it receives a snapshot with a feature
+// version that the program does not know.
 func TestFeatures_NewerSnapshot(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n1": older, "n2": older, "n3": older}
@@ -181,8 +179,8 @@ func TestFeatures_Join(t *testing.T) {
 }
 
 // A command that the cluster's feature version does not include never enters
-// the log: either the client's node refuses it, or, if that node does not know
-// the feature version yet, the leader does.
+// the log: either the client's node refuses it, or, if that node does not know that
+// the command needs a higher version, the leader does.
 func TestFeatures_Command(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n3": older}
@@ -246,7 +244,7 @@ func TestFeatures_RaisedDuringJoin(t *testing.T) {
 	}
 	refused := make(chan error, 1)
 	go func() { refused <- n1.Admit("n4", address("n4"), older) }()
-	eventually(t, "n4 to be looked at", n1.Admitting)
+	eventually(t, "the admission of n4 to begin", n1.Admitting)
 	c.net.heal()
 	wantRefused(t, "admission of an older program after a raise", <-refused, "the program of n4 knows")
 }

@@ -62,8 +62,8 @@ type link interface {
 	send(ackFloor, seq uint64, body []byte) error
 }
 
-// readLink sends reads to the leader. It must end every call, either with a
-// reply or by passing the call back to the forwarder with requeue.
+// readLink sends reads to the leader. It must end every call with a reply or an
+// error, or pass the call back to the forwarder with requeue.
 type readLink interface {
 	read(c *call)
 	// forget gives up a read. If it returns true, the link no longer ends the
@@ -255,8 +255,8 @@ func (fw *forwarder) unlinked(l link) {
 var noop = []byte{0, 0}
 
 // deliver receives results from a link. It ends the calls whose groups have an
-// outcome, and ignores results that it received before. A group that the log
-// refused (gap, fence, stale session) stays pending; deliver then returns
+// outcome, and ignores results that it received before. A group that the state
+// machine refused (gap, fence, stale session) stays pending; deliver then returns
 // true, so that the link ends and the next link sends the group again.
 func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 	var buf [64]ended
@@ -388,11 +388,11 @@ func (fw *forwarder) readLinked(l readLink) {
 	}
 }
 
-// sweep ends the calls that have waited too long. Calls that were never sent
-// end after LeaderWait as not executed, or after ResolveWait if they wait for
-// earlier large groups. Calls that were sent end after ResolveWait as unknown.
-// sweep reports whether writes without an outcome, or reads without a link, are
-// left.
+// sweep ends the calls that have waited too long. A call that waits for a leader
+// ends after LeaderWait as not executed. A write that waits for earlier large
+// groups ends after ResolveWait as not executed. A write that was sent ends after
+// ResolveWait as unknown. sweep reports whether writes without an outcome, or
+// reads without a link, are left.
 func (fw *forwarder) sweep() (left bool) {
 	mono := fw.clock.Mono()
 	fw.coarse.Store(int64(mono))
@@ -535,8 +535,9 @@ func (fw *forwarder) drained() bool {
 
 func anyCall(*call) bool { return true }
 
-// close ends all calls and refuses new calls. Calls that were never sent end as
-// not executed, and calls that were sent end as unknown. close waits for the
+// close refuses new calls, and ends all calls except the reads that a link has.
+// Such a read ends when the link answers it or passes it back. Writes that were
+// sent end as unknown, the other calls as not executed. close waits for the
 // goroutines that are answering calls.
 func (fw *forwarder) close() {
 	fw.mu.Lock()

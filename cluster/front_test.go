@@ -37,10 +37,9 @@ func TestRead_UnloggedFront(t *testing.T) {
 	}
 }
 
-// The large reply of a script that only reads is neither copied nor sent between
-// nodes: it refers to the state of the client's node. A script that writes
-// returns its whole reply, even if an earlier script of the connection was
-// executed as a read.
+// The large reply of a script that only reads is in the front, so it refers to the
+// state of the client's node. A script that writes returns its whole reply, even if
+// an earlier script of the connection was executed as a read.
 func TestRead_ScriptFront(t *testing.T) {
 	c := scripted(t, newLines())
 	leader := c.leader()

@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestMain checks that no goroutine of a node outlives the node.
+// TestMain runs the tests, and then checks that no goroutine of a node is left.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
@@ -95,9 +95,9 @@ func (c *testClock) Mono() time.Duration {
 }
 func (c *testClock) Wall() time.Time { return time.Now().Add(time.Duration(c.wall.Load())) }
 
-// stopPoint stops each goroutine that reads a clock in a function whose name
-// contains the value of the field function, as if the process had been stopped
-// there.
+// stopPoint stops each goroutine that reads a node's monotonic clock in a certain
+// function, as if the process had been stopped there. The field function is a part
+// of the function's name.
 type stopPoint struct {
 	function string
 	reached  chan struct{} // capacity 1: receives a value when a goroutine has stopped
@@ -142,8 +142,8 @@ type testCluster struct {
 	members map[string]*member
 }
 
-// member is the environment of a node: its directory and clock outlive the
-// process.
+// member is the environment of a node. Its directory and its clock remain when the
+// node is closed.
 type member struct {
 	c     *testCluster
 	id    string
@@ -155,11 +155,11 @@ type member struct {
 	node *cluster.Node // nil while the node is down
 
 	dies  bool       // the test expects a call of Config.Fatal
-	fatal chan error // the errors that Fatal was called with
+	fatal chan error // capacity 1: an error that Fatal was called with
 }
 
-// testOptions returns short timeouts that are still long enough for two slow
-// cores.
+// testOptions returns options with short timeouts of elections and links, which
+// are still long enough for two slow cores.
 func testOptions() cluster.Options {
 	o := cluster.DefaultOptions()
 	o.HeartbeatTimeout, o.LeaseTimeout = slowdown*400*time.Millisecond, slowdown*300*time.Millisecond
@@ -331,7 +331,7 @@ func (m *member) take() *cluster.Node {
 	return n
 }
 
-// stop closes a node without a handover, if it runs.
+// stop closes a node without HandOver, if it runs.
 func (c *testCluster) stop(id string) {
 	c.t.Helper()
 	n := c.members[id].take()
@@ -419,7 +419,8 @@ func (c *testCluster) cutOff(id string, others ...string) {
 	}
 }
 
-// metric returns the value of one of a node's counters.
+// metric returns the value of one of a node's counters, or the sum of a histogram
+// if the name ends in _sum.
 func metric(t testing.TB, n *cluster.Node, name string) float64 {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -440,8 +441,8 @@ func metric(t testing.TB, n *cluster.Node, name string) float64 {
 	return 0
 }
 
-// caughtUp waits until the nodes have applied what any of them has committed,
-// and compares their states.
+// caughtUp waits until the nodes have applied the log up to the same index, which is
+// at most one below the highest commit index, and compares their states.
 func (c *testCluster) caughtUp(ids ...string) {
 	c.t.Helper()
 	if len(ids) == 0 {
@@ -528,9 +529,9 @@ func (c *client) transaction(cmds ...[]string) (string, error) {
 	return string(reply), err
 }
 
-// must sends a command until it has a reply. A command that fails because there
-// is no leader was not executed, and on a slow machine even a large majority
-// may have no leader for a while.
+// must sends a command and returns its reply. It sends the command again while
+// there is no leader: the command was then not executed, and on a slow machine even
+// a large majority may have no leader for a while.
 func (c *client) must(t testing.TB, args ...string) string {
 	t.Helper()
 	deadline := time.Now().Add(waitLimit)
@@ -601,7 +602,7 @@ type load struct {
 }
 
 // load starts clients at each of the nodes. A client whose node is restarted
-// continues with the new process.
+// continues after the restart.
 func (c *testCluster) load(key string, each int, ids ...string) *load {
 	return c.loadBy([]string{"INCR", key}, key, each, ids...)
 }

@@ -72,8 +72,9 @@ func TestForwarder_StartIsOwed(t *testing.T) {
 	}
 }
 
-// TestForwarder_LargeGroups checks that at most largeRoom bytes of large groups are
-// on their way, that small groups pass them, and that a large group is never lost.
+// TestForwarder_LargeGroups checks that at most largeRoom bytes of large groups, or
+// one larger group, are on their way, and that small groups pass them. A large group
+// that waits must be sent later, or end with an error.
 func TestForwarder_LargeGroups(t *testing.T) {
 	clock := &stepClock{}
 	fw := &forwarder{
@@ -138,7 +139,8 @@ func TestForwarder_LargeGroups(t *testing.T) {
 		t.Errorf("a large group that waited for less than ResolveWait failed: %v", last.err)
 	}
 
-	// Without a leader, a large group that waits fails like any other.
+	// Without a leader, a large group that waits fails like any other group that
+	// was not sent.
 	write(largeRoom, 0)
 	waits := write(largeRoom, 0)
 	fw.unlinked(&second)

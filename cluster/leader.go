@@ -137,8 +137,8 @@ func (n *Node) NotReady() string {
 }
 
 // Watch returns a channel that receives a token after the leader or the result
-// of PeerHealth has changed. Changes in quick succession may share a token. stop
-// removes the channel.
+// of PeerHealth has changed. Changes of the fields Applied, Heard and Disk do not
+// count. Changes in quick succession may share a token. stop removes the channel.
 func (n *Node) Watch() (changed <-chan struct{}, stop func()) { return n.leading.watchers.add() }
 
 // watchers are the channels that Watch returned.

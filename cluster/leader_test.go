@@ -27,8 +27,8 @@ func TestConfirmLeader(t *testing.T) {
 		c.net.hold(old, id)
 		c.net.hold(id, old)
 	}
-	// The lease of the node that was cut off has not ended yet. So the node may
-	// believe that it leads, but it must not confirm this.
+	// LeaseTimeout may not be over yet for the node that was cut off. So the node
+	// may believe that it leads, but it must not confirm this.
 	if got, err := c.confirm(old, 200*time.Millisecond); err == nil {
 		t.Errorf("a leader without a majority confirmed that %s leads", got)
 	}

@@ -22,8 +22,8 @@ import (
 )
 
 // leadership exists on a node from the moment its own state machine has applied
-// the TermStart of a term until the node stops being leader. It contains what
-// only a leader has: the clock, the proposer, the result receivers of the
+// the TermStart of a term until the node stops being leader. It contains the parts
+// that only a leader has: the clock, the proposer, the result receivers of the
 // sessions, and the ReadIndex rounds.
 //
 // Only the goroutine that runs propose passes groups to raft. Groups that arrive
@@ -55,7 +55,7 @@ type leadership struct {
 	closed         bool
 	batches        batches
 	pipeline       pipeline
-	clockWaits     []func() // called once an entry has been applied that was stamped after the function was added
+	clockWaits     []func() // functions of awaitClockEntry that wait for the next entry
 	accepted       map[fsm.SessionID]uint64
 	receivers      map[fsm.SessionID][]resultReceiver
 	commitWait     commitwait.Wait
@@ -317,15 +317,16 @@ const expireAgain = 5
 // due.
 const expireRest = 500 * time.Millisecond
 
-// keepTime suspends and ends the waiters of nodes without a link, and commits
+// keepTime suspends and removes the waiters of nodes without a link, and commits
 // clock entries while the state has a deadline, such as the TTL of a key: see
 // fsm.Machine.NextDeadline. When a key has expired, it commits a clock entry, so
 // that the key is removed and its events are delivered. One entry removes a
 // bounded number of keys (see fsm.FeatureBudget), so keepTime soon commits
 // another clock entry if expired keys are left. If waiters are left that the
 // next entry must serve (see fsm.FeatureDeferred), it commits a clock entry at
-// once. While the state has a deadline, keepTime commits a clock entry at least
-// every ClockEntryEvery, which bounds how much elapsed time a failover loses.
+// once. While the state has a deadline, keepTime also commits a clock entry when
+// the last entry is ClockEntryEvery old. This bounds how much elapsed time a
+// failover loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
 	defer ld.pulse.Stop()
@@ -380,8 +381,8 @@ func (ld *leadership) clockEntryDue(at int64) bool {
 	return due != 0 && (due <= at || at-ld.machineLease() >= int64(ld.opts.ClockEntryEvery))
 }
 
-// read executes a read under the leader's lease if the leader has one.
-// Otherwise, the read waits for its ReadIndex round.
+// read executes a read under the leader's lease if the leader has one and the
+// read permits it. Otherwise, the read waits for its ReadIndex round.
 func (ld *leadership) read(r reader) {
 	ld.pulse.Touch()
 	if r.setLeased(true) && ld.reads.Leased(r) {
@@ -437,8 +438,8 @@ type reader interface {
 // caller. Each of them may take as long as execution.Reads.ReadInline permits.
 const maxInline = 16
 
-// confirm executes the reads. After maxInline remote reads it passes the rest
-// to another goroutine, which calls confirm again.
+// confirm calls the method confirmed of each read. After maxInline remote reads,
+// it passes the rest to another goroutine, which calls confirm again.
 func (ld *leadership) confirm(readers []reader, index uint64) {
 	now, inline := ld.now(), 0
 	for i, reader := range readers {
@@ -452,9 +453,10 @@ func (ld *leadership) confirm(readers []reader, index uint64) {
 	}
 }
 
-// readRun returns the run that executes the read of a call after the read's
-// round has been confirmed. from is the session of the node whose client sent
-// the read. The run fails with fairshare.ErrLost if the leadership ends first.
+// readRun returns the run that executes the read of a call on this leadership.
+// now is the lease clock for the read. from is the session of the node whose
+// client sent the read. The run fails with fairshare.ErrLost if the leadership
+// ends first.
 func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) execution.Run {
 	req := fsm.ReadRequest{
 		Body: c.body, Now: now, Wall: ld.wall(), Seed: rand.Uint64(),

@@ -28,7 +28,7 @@ type pipeline struct {
 	arrivals trace.Arrivals
 }
 
-// submit adds a group to the next entry. It copies body.
+// submit adds a group to the batches for the next entries. It copies body.
 func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
 	ld.pulse.Touch()
 	limit := ld.opts.workLimits().Entry
@@ -180,9 +180,9 @@ func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
 	}
 }
 
-// commitWaitLocked waits until the expected number of groups has arrived, or
-// until there is other work to do. The caller must hold mu, and commitWaitLocked
-// releases it.
+// commitWaitLocked waits until the expected number of groups has arrived, until
+// there is other work to do, or until the time wait is over. The caller must hold
+// mu, and commitWaitLocked releases it.
 func (ld *leadership) commitWaitLocked(wait time.Duration) {
 	select { // discard an earlier token
 	case <-ld.work:
@@ -328,10 +328,10 @@ func (ld *leadership) windowLocked() int {
 // the scripts. No entry may be in flight: see windowLocked. The groups for
 // which there was no time become the next batch.
 //
-// The proposer waits meanwhile. The wait is bounded by half of EntryWork plus
-// the time limit of the last group. That limit is BriefScriptTime. After a dry
-// run has shown that the scripts end, it is longer: see script_dryrun.go. Reads,
-// elections and heartbeats do not wait.
+// Meanwhile, the proposer proposes no other entry. This time is bounded by half
+// of EntryWork plus the time limit of the last group. That limit is
+// BriefScriptTime. After a dry run has shown that the scripts end, it is longer:
+// see script_dryrun.go. Reads, elections and heartbeats do not wait.
 func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
@@ -346,7 +346,7 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 	if err != nil {
 		// This program has encoded every group itself or has checked it with
 		// Table.CheckAt, so the state machine contradicts its own command
-		// table. The same batch would stop every node.
+		// table. If the leader proposed this batch, it would stop every node.
 		return nil, fmt.Errorf("speculatively execute a batch with scripts: %w", err)
 	}
 	rest.Weighed(0, true)

@@ -141,8 +141,8 @@ func (ls *leaderships) close() {
 }
 
 // applied is called by the machine for every entry that it has applied, in log
-// order. began and ended are the times at which the machine began and ended to
-// apply the entry.
+// order. began and ended are the times at which the machine began and finished
+// applying the entry.
 func (ls *leaderships) applied(index, term uint64, res *fsm.Result, began, ended time.Duration) {
 	if res.Backwards {
 		ls.log.Error("entry has a time before the lease clock", "index", index, "term", term)
@@ -164,8 +164,8 @@ func (ls *leaderships) rebased(lease int64) {
 	}
 }
 
-// watchLeader signals changed when raft learns of another leader. It runs until
-// the node stops.
+// watchLeader signals changed when raft learns of another leader, or no longer
+// knows a leader. It runs until the node stops.
 func (ls *leaderships) watchLeader(observations <-chan raft.Observation) {
 	for {
 		select {

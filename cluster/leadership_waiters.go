@@ -10,13 +10,12 @@ import (
 )
 
 // suspender is the part of a leadership that decides which nodes' waiters are
-// served. An element that is given to a waiter whose node is gone would be
-// lost. So the leader suspends, in the log, the waiters of a node that is not
-// connected. If the node is still not connected after passAfter, other waiters
-// get the locks for which the node's waiters wait. After WaiterGrace, the
-// leader removes the node's waiters. Replies of waiters that were served before
-// remain in the state until the node has received them, has restarted, or is no
-// longer a member.
+// served. An element would be lost if a waiter of a node that is gone got it. So
+// the leader suspends, in the log, the waiters of a node that is not connected. If
+// the node is still not connected after passAfter, other waiters get the locks for
+// which the node's waiters wait. After WaiterGrace, the leader removes the node's
+// waiters. Replies of waiters that were served before remain in the state until the
+// node has received them, has started again, or cannot return (see mayReturn).
 //
 // From fsm.FeatureParts on, the leader removes the waiters of a session in
 // parts: one entry removes as many waiters as WaiterWork permits. When the
@@ -187,8 +186,8 @@ func (ld *leadership) nextState(s fsm.WaitSession, features int, now time.Durati
 }
 
 // passAfter is how long a node must have had no link before other waiters get the
-// locks that its waiters wait for. It is longer than a node takes to connect to a
-// new leader, so a change of leader alone does not cost a waiter the lock.
+// locks that its waiters wait for. It is longer than a node usually takes to link
+// to a new leader, so a change of leader alone usually costs no waiter the lock.
 const passAfter = 25 * time.Millisecond
 
 // dropGraces bounds, as a multiple of WaiterGrace, how long the replies of served
@@ -212,8 +211,8 @@ func (ld *leadership) mayReturn(id fsm.SessionID) bool {
 	return true
 }
 
-// linked reports whether a session has a link and the node has sent something
-// recently.
+// linked reports whether a session has a link. The link of another node counts
+// only if that node has sent something recently.
 func (ld *leadership) linked(id fsm.SessionID) bool {
 	ld.mu.Lock()
 	all := ld.receivers[id]
@@ -246,8 +245,8 @@ func (ld *leadership) partSession() fsm.SessionID {
 	return fsm.SessionID{NodeID: "waiters/" + own.NodeID, Boot: own.Boot}
 }
 
-// submitPart adds a group of partSession to the next entry. Only the leader
-// proposes groups of this session, so the leadership assigns their numbers.
+// submitPart submits a group of partSession. Only the leader proposes groups of
+// this session, so the leadership assigns their numbers.
 func (ld *leadership) submitPart(body []byte) error {
 	ld.partNumbers.Lock()
 	defer ld.partNumbers.Unlock()

@@ -44,7 +44,8 @@ const (
 	framePong = 'p' // leader: on a read stream, pongVouched; otherwise empty
 )
 
-// pongVouched is the content of the pongs of a leader that knows frameVouched.
+// pongVouched is the content of the pongs on a read stream, if the leader knows
+// frameVouched.
 const pongVouched = "v"
 
 // pingsPerWait and maxPings let a node detect a dead connection. A connection
@@ -109,7 +110,7 @@ func (l *localLink) forget(*call) bool { return false }
 
 // remoteLink is the link to a leader on another node. It has one stream for
 // writes and one for reads, so that a leadership confirmation never waits
-// behind large groups.
+// behind large writes.
 type remoteLink struct {
 	fw     *forwarder
 	waits  *waits
@@ -151,9 +152,9 @@ type linker struct {
 	removal     *removalWatch
 }
 
-// dialLeader opens both streams to the leader. It waits until the leadership
-// has sent the highest number among this node's groups that it has accepted,
-// and returns that number.
+// dialLeader opens both streams to the leader. It returns the highest number
+// among this node's groups that the leadership has accepted, as the leader
+// reports it on the write stream.
 func (k *linker) dialLeader(
 	ctx context.Context, addr raft.ServerAddress, id raft.ServerID,
 ) (*remoteLink, uint64, error) {
@@ -336,7 +337,7 @@ func (l *remoteLink) send(ackFloor, seq uint64, body []byte) error {
 		return err
 	}
 	failpoint.HitAfter(failpoint.GroupSent, func() {
-		_ = l.writes.Flush() // fails if the stream has ended meanwhile; tests cover that case too
+		_ = l.writes.Flush() // fails if the stream has ended, and then the group may not have been sent
 	})
 	return nil
 }

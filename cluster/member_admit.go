@@ -21,9 +21,9 @@ import (
 //
 // A node with an empty directory is admitted if it is a non-voter: since the
 // node was added, none of its votes and acknowledgments has counted.
-// raftlog/votes.go covers what the node may have done before an earlier
-// removal. If the node is a voter, its directory has been wiped: see
-// member_form.go.
+// raftlog/votes.go covers the votes and acknowledgments that the node may have
+// given before an earlier removal. If the node is a voter, its directory has been
+// wiped: see member_form.go.
 
 // committedMembers returns the committed members. Without its check, the
 // members could be wrong: a node that does not lead may not have received the
@@ -131,7 +131,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 // answersAt finds out which process answers at the address with which a node is
 // to be added. If another node or another program answers, answersAt returns
 // the error wrong, because the new node cannot use the address. note tells the
-// operator about a problem that may pass. If no process answers, answersAt
+// operator about a problem that may be temporary. If no process answers, answersAt
 // returns neither, because the node may be started later.
 func (ms *membership) answersAt(ctx context.Context, p Peer) (note string, wrong error) {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
@@ -237,8 +237,9 @@ func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 // alive.
 const aliveTimeout = time.Second
 
-// aliveAs returns the address of member m if a process answers there whose data
-// directory has another identity than instance. Otherwise it returns "".
+// aliveAs returns the address of member m if a process with another data directory
+// than that of the requester answers there. Otherwise it returns "". instance is the
+// identity of the requester's data directory.
 func (ms *membership) aliveAs(ctx context.Context, m member.Member, instance string) string {
 	if m.ID == ms.cfg.NodeID { // this node
 		return ms.cfg.AdvertisePeerAddr

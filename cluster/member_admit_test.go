@@ -166,8 +166,8 @@ func TestAdmission_InUse(t *testing.T) {
 	})
 }
 
-// The leader checks the address of a new node. It refuses the address if
-// another program answers there. If it cannot resolve the name, it only reports
+// The leader checks the address of a new node. It refuses the address if a client
+// port or an HTTP port answers there. If it cannot resolve the name, it only reports
 // this, because the name may get an address later.
 func TestAdmission_OtherProgram(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestAdmission_OtherProgram(t *testing.T) {
 		}
 	}
 	if done, err := add("n2", "dumb:1"); err != nil || done != "n2 may join, at dumb:1" {
-		t.Errorf("add at an address with a silent program: %q, %v, want no error and no note", done, err)
+		t.Errorf("add at the address of an unknown program: %q, %v, want no error and no note", done, err)
 	}
 	if done, err := add("n3", "gone:1"); err != nil || !strings.HasSuffix(done, "n1 cannot resolve gone at present: no such host") {
 		t.Errorf("add with a name that has no address: %q, %v, want a note about the name", done, err)
@@ -319,8 +319,8 @@ func TestSecret(t *testing.T) {
 	c.caughtUp()
 }
 
-// Two restarts of each node give a running cluster a secret, without an
-// interruption.
+// Two restarts of each node give a running cluster a secret. No connection is
+// refused because of the secret meanwhile.
 func TestSecret_Introduced(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -19,8 +19,8 @@ const settingVoters = "voters"
 // and the next attempt.
 const awayRetryAfter = 5 * time.Second
 
-// removeAway removes the member that has been away for the longest time, if
-// that time exceeds Options.RemoveAwayAfter. It removes one member at a time.
+// removeAway removes the member that has been away for the longest time, if that
+// time is at least Options.RemoveAwayAfter. It removes one member at a time.
 // It does not remove a voter if fewer voters than a majority of the original
 // number would remain, and it removes no member whose removal checkRemoval
 // refuses.
@@ -103,9 +103,9 @@ func (ms *membership) operatorChanged() {
 	}
 }
 
-// warnEven warns about an even number of voters, once until the number changes. A
-// change from 3 to 5 passes through 4, so the number must have been stable for a
-// while.
+// warnEven warns about an even number of voters. It does not repeat the warning
+// until the number has changed. A change from 3 to 5 passes through 4, so the
+// number must have been stable for a while.
 func (ms *membership) warnEven() {
 	voters := ms.raft.voters()
 	if voters != ms.even.voters {

@@ -24,8 +24,8 @@ import (
 
 var pid = os.Getpid()
 
-// errNotLeader makes the sender of a request ask the leader instead. It is not
-// an outcome.Error.
+// errNotLeader means that the sender of a request must try again, at the leader.
+// It is not an outcome.Error.
 var errNotLeader = errors.New("this node does not lead")
 
 // membership changes the members of the cluster. Only the leader makes changes;
@@ -149,7 +149,7 @@ const promotionLag = 256
 // promote makes a non-voter a voter if it has caught up. It reads the log index
 // of the latest configuration before it asks the node. raft refuses the change
 // if the log contains a later configuration. Without the index, AddVoter would
-// add a node again that was removed meanwhile.
+// add back a node that was removed meanwhile.
 func (ms *membership) promote(m member.Member) error {
 	index, err := ms.listed(m)
 	if err != nil {
@@ -161,8 +161,8 @@ func (ms *membership) promote(m member.Member) error {
 	if err := ms.peers.askContext(ctx, m.Addr, m.ID, adminRequest{Op: opStatus}, &r); err != nil {
 		return err
 	}
-	// A node that has applied nothing has nothing on its disk either. As a
-	// voter it would wait for a leader that may need its vote: see join. A node
+	// A node that has applied nothing may have nothing on its disk. As a voter it
+	// would wait for a leader that may need its vote: see founder.join. A node
 	// that is settling gives no votes.
 	commit := ms.raft.committed(ms.raftLog)
 	if r.Status == nil || r.Status.Applied == 0 || r.Status.Settling || r.Status.Applied+promotionLag < commit {

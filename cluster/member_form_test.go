@@ -101,7 +101,8 @@ func TestForm_CutShort(t *testing.T) {
 	c.oneCluster()
 }
 
-// Power is lost between the first term and the first entry of a new cluster.
+// Power is lost between the first term and the first entry of a new cluster. The
+// nodes form the cluster after that.
 func TestForm_CutShortAfterTerm(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
@@ -316,7 +317,8 @@ func TestJoin_CutShort(t *testing.T) {
 
 // A node that was removed while it was cut off does not know of its removal. It
 // asks another node for its vote. That node was removed too, lost its data, and
-// has just been admitted again. The simulator found this case (seed 357, 70 s).
+// has just been admitted again. It must not give its vote. The simulator found this
+// case (seed 357, 70 s).
 func TestJoin_VoteWithoutLog(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

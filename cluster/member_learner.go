@@ -17,8 +17,8 @@ import (
 // this, so a setting of the cluster lists these nodes.
 const settingLearners = "learners"
 
-// membersSetting returns a setting of the cluster, one that this package uses
-// when it changes the members.
+// membersSetting returns the value of a setting of the cluster. This package uses
+// such settings when it changes the members.
 func (ms *membership) membersSetting(name string) string {
 	var value string
 	ms.machine.View(func(m *fsm.Machine) { value = m.Setting(name) })

@@ -133,10 +133,9 @@ func (a *admin) removeSelf(ctx context.Context, req adminRequest, reply *adminRe
 // linkLimit bounds how long awaitLink waits.
 const linkLimit = time.Second
 
-// awaitLink waits until this node is linked to the next leader, because then the
-// groups of its clients that were in flight are sent again. If the node were
-// removed before, no leader would accept them, and their outcome would stay
-// unknown.
+// awaitLink waits until this node is linked to the next leader. The node then
+// sends its clients' groups in flight again. If the node were removed before that,
+// no leader would accept these groups, and their outcome would stay unknown.
 func (a *admin) awaitLink(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, linkLimit)
 	defer cancel()
@@ -161,8 +160,9 @@ func halfRemoved(done, id string, err error) string {
 	return fmt.Sprintf("%s, but %s is still a member: %v", done, id, err)
 }
 
-// checkRemoval fails if a removal would leave fewer live voters than a majority
-// of the remaining voters.
+// checkRemoval fails if the node is not a member or is the only voter. Unless
+// force is set, it also fails if the removal would leave fewer live voters than a
+// majority of the remaining voters.
 func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error {
 	members := ms.raft.members()
 	i := slices.IndexFunc(members, func(m member.Member) bool { return m.ID == req.Node })
@@ -198,11 +198,11 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 
 // live asks the voters whether they can acknowledge entries now. A voter can do
 // so if it answers and is at most transferLag entries behind. live returns how
-// many voters can, and for each of the other voters the reason why it cannot.
+// many voters can, and the reasons why others cannot.
 //
-// It returns as soon as need voters have answered that they can. If the voter
-// that is to be removed has just died, the leader may be about to lose its
-// lease, and only a quick removal of that voter prevents this.
+// It returns as soon as it has found need voters that can, and does not wait for
+// the others. If the voter that is to be removed has just died, the leader may be
+// about to step down, and only a quick removal of that voter prevents this.
 func (ms *membership) live(ctx context.Context, voters []member.Member, need int) (live int, reasons []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	answers := make(chan error, len(voters))

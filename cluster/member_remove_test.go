@@ -44,8 +44,8 @@ func TestRemove_EndsTheQuorum(t *testing.T) {
 	wantRefused(t, "removal of a stranger", c.node("n1").RemoveMember("n9"), "n9 is not a member")
 }
 
-// TestRemove_VoterIsBehind checks that a voter counts only if it can
-// acknowledge entries soon.
+// TestRemove_VoterIsBehind checks that a voter does not count as live if its log is
+// too far behind.
 func TestRemove_VoterIsBehind(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -59,8 +59,8 @@ func TestRemove_VoterIsBehind(t *testing.T) {
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }
 
-// TestRemove_Force checks that force removes a node whatever the other nodes
-// answer.
+// TestRemove_Force checks that force removes a node although a voter that would
+// remain does not answer.
 func TestRemove_Force(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

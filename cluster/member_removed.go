@@ -26,7 +26,7 @@ type removalWatch struct {
 	changed func(removed bool)
 	// now, of capacity 1, makes keep ask at once. It receives a token when the
 	// leader has reported to this node that this node was removed, or has
-	// refused a link from this node.
+	// refused a link because this node is not a member.
 	now chan struct{}
 
 	unlisted unlisted      // used only by keep
@@ -98,7 +98,7 @@ func (w *removalWatch) keep() {
 	}
 }
 
-// askHealthEvery is how long health.Book pauses between two requests to the
+// askHealthEvery returns how long health.Book pauses between two requests to the
 // members.
 func (w *removalWatch) askHealthEvery() time.Duration {
 	if w.removed.Load() {

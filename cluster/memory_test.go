@@ -16,9 +16,9 @@ const oom = "-" + fsm.MsgOOM + "\r\n"
 const refreshScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
 
 // TestMaxMemory checks that commands that add data are refused on every node
-// while the data set is larger than the leader's limit, and that all other
-// commands work. The next command after a deletion must be executed, on every
-// node.
+// while the data set is larger than the leader's limit. Reads, deletions, and
+// renewals and releases of locks must work. The next command after a deletion must
+// be executed, on every node.
 func TestMaxMemory(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3)

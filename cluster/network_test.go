@@ -276,8 +276,8 @@ func (n *network) freeze(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.frozen.Store(true) })
 }
 
-// stall delays what the acceptor sends on the existing connections for a
-// service, until flow is called. The dialer is the node from, and the acceptor
+// stall delays the bytes that the acceptor sends on the existing connections for
+// a service, until flow is called. The dialer is the node from, and the acceptor
 // is the node to.
 func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
@@ -285,10 +285,9 @@ func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	return func() { close(stalled) }
 }
 
-// delay is like stall, for the opposite direction: it delays what the dialer
-// sends. These bytes arrive when flow is called, even if the dialer has
-// abandoned the connection by then. Everything that the acceptor sends is
-// discarded.
+// delay is like stall, for the opposite direction: it delays the bytes that the
+// dialer sends. They arrive when flow is called, even if the dialer has abandoned
+// the connection by then. All bytes that the acceptor sends are discarded.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) {
@@ -298,7 +297,7 @@ func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	return func() { close(stalled) }
 }
 
-// straggler delays what one connection carries to the acceptor.
+// straggler delays the bytes that one connection carries to the acceptor.
 type straggler struct {
 	service  rpc.Service
 	from, to string

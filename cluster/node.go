@@ -37,7 +37,7 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Node is one member of a cluster. Its methods are safe for concurrent use.
+// Node is one node of a cluster. Its methods are safe for concurrent use.
 //
 // The parts do the work. Node makes them, starts and stops them, and passes
 // calls on to them.
@@ -46,11 +46,11 @@ type Node struct {
 	parts
 
 	cancel context.CancelFunc // ends environment.ctx
-	wg     sync.WaitGroup     // the node's goroutines: see Open and startRaft
+	wg     sync.WaitGroup     // the node's goroutines: see the package comment
 }
 
-// environment is what all parts of a node share. Its fields do not change after
-// Open, except traces, stopping and closing.
+// environment contains the fields that all parts of a node share. They do not
+// change after Open, except traces, stopping and closing.
 type environment struct {
 	cfg     *Config
 	log     hclog.Logger
@@ -104,8 +104,8 @@ type parts struct {
 }
 
 // snapshotParts are the parts that take snapshots, stream backups and keep the
-// history of locks, and what the node remembers in order to report restores and
-// the ends of leases.
+// history of locks. The node uses replay to log restores and quarantines, and
+// expiries to report expired leases: see WatchExpiries.
 type snapshotParts struct {
 	replay    replay
 	snapshots *snapshot.Taker
@@ -170,9 +170,9 @@ func (n *Node) listen() error {
 	if n.cfg.ClientAddr != "" {
 		rc.ClientHint += ": use its client port, " + n.cfg.ClientAddr
 	}
-	// The handshake must time out before a request does, so that the request
-	// fails with the error of the handshake, which contains the reason: see
-	// absence.
+	// The handshake must time out before a request of peers.ask does, so that
+	// the request fails with the error of the handshake, which contains the
+	// reason: see environment.absence.
 	rc.HandshakeTimeout = adminTimeout - time.Second
 	rc.MaxFrame = 64 << 20
 	rc.Secret, rc.PreviousSecret, rc.SecretOptional = n.cfg.Secret, n.cfg.PreviousSecret, n.cfg.SecretOptional
@@ -186,9 +186,9 @@ func (n *Node) listen() error {
 	return nil
 }
 
-// connect makes the parts of this node that communicate with other nodes. Each
-// part is made after the parts that it uses, except that the statusReporter gets
-// its removalWatch later.
+// connect makes the parts of this node that Open has not made before. Each part
+// is made after the parts that it uses, except that the statusReporter gets its
+// removalWatch later.
 func (n *Node) connect() {
 	env := n.environment
 	n.leading = &leading{}
@@ -467,7 +467,8 @@ func (n *Node) newSnapshotTaker() *snapshot.Taker {
 	})
 }
 
-// newCampaigner returns the part of the node that starts elections.
+// newCampaigner returns the part of the node that starts an election when the
+// leader's process has ended, or when the leader is silent.
 func (n *Node) newCampaigner() *failover.Campaigner {
 	return failover.New(failover.Config{
 		ID:           n.self,
@@ -646,8 +647,8 @@ func (n *Node) Table() *fsm.Table { return n.table }
 func (n *Node) View(f func(m *fsm.Machine)) { n.machine.View(f) }
 
 // Features returns the feature version of the cluster as of the last entry that
-// this node has applied. From fsm.FeatureMend on, the version never goes down,
-// so every member knows the commands that the version includes.
+// this node has applied. From fsm.FeatureMend on, the version never goes down. So
+// even if this node lags, every member knows the commands of that version.
 func (n *Node) Features() int { return n.machine.Features() }
 
 // FeatureVersion returns the feature version of the cluster. If this node's

@@ -4,5 +4,5 @@ package cluster_test
 
 const underRace = false
 
-// slowdown is a factor of the timeouts of the tests' clusters.
+// slowdown multiplies the timeouts of the tests' clusters.
 const slowdown = 1

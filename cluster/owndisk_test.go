@@ -126,16 +126,17 @@ func TestOwnDisk_Slow(t *testing.T) {
 	}
 }
 
-// TestOwnDisk_SlowAndDeposed checks a leader that is deposed while its disk is
-// slow. The deposed leader follows the next leader only when every entry that it
-// treated as stored is on disk or has been removed from its log.
+// TestOwnDisk_SlowAndDeposed deposes a leader while its disk is slow. Such a leader
+// may follow the next leader only when every entry that it treated as stored is on
+// disk or has been removed from its log. The test checks that all nodes reach the
+// same state, and that no log ends before the commit index.
 func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	t.Parallel()
 	var c *testCluster
 	var letGo func()
 	var lost <-chan result
-	// On a busy machine the leader's lease may end before the leader accepts
-	// the entry. If so, the test tries again.
+	// On a busy machine, LeaseTimeout may be over before the leader accepts the
+	// entry. If so, the test tries again.
 	for took := false; !took; {
 		c, letGo = slowLeader(t)
 		defer letGo()
@@ -155,8 +156,8 @@ func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	letGo()
 	c.caughtUp(c.ids()...)
 	c.client("n1").want(t, "$3\r\nnew\r\n", "GET", "k")
-	// The node has sent the write to the next leader, or it reports that the
-	// outcome is unknown.
+	// Either the node has sent the write to the next leader, or the write has
+	// failed.
 	if res := awaitResult(t, "write that was lost with the leadership", lost); res.err == nil && res.reply != ok {
 		t.Errorf("write that was lost with the leadership: %q, want OK or an error", res.reply)
 	}

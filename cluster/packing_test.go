@@ -11,8 +11,9 @@ import (
 )
 
 // TestPacking_HeavyWrites checks that a pipeline of heavy writes gets several
-// entries, that a heavier single write waits for its slot, and that a write
-// that would take too long is refused. The client is connected to a follower.
+// entries, that a transaction that is too heavy for a shared entry is executed, and
+// that a transaction that would take too long is refused. The client is connected to
+// a follower.
 func TestPacking_HeavyWrites(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.MaxWriteTime = 50 * time.Millisecond })

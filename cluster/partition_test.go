@@ -145,7 +145,7 @@ func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 	}
 }
 
-// TestPartition_BetweenFollowers checks that the status names the two members that
+// TestPartition_BetweenFollowers checks that the verdict names the two members that
 // do not reach each other while both reach the leader.
 func TestPartition_BetweenFollowers(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestPartition_BetweenFollowers(t *testing.T) {
 
 // TestPartition_SilentStream: a connection can die without a message, for
 // example when a firewall forgets it. Raft uses other connections, so no change
-// of leader replaces the stream.
+// of leader replaces the stream. The node must replace it.
 func TestPartition_SilentStream(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = time.Second })

@@ -229,7 +229,7 @@ type handshake struct {
 	raft *raftInstance
 }
 
-// hello returns what this node reports about itself on every connection to a
+// hello returns the identity that this node reports on every connection to a
 // peer.
 func (hs handshake) hello() rpc.Hello { return helloOf(hs.stores.Identity()) }
 

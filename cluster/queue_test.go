@@ -20,8 +20,9 @@ var (
 	queueSeed = flag.Uint64("queue.seed", 1, "seed of the faults of TestQueue")
 )
 
-// TestQueue_Partitions cuts nodes off and transfers leadership. No client dies,
-// so every element whose push was acknowledged is popped exactly once.
+// TestQueue_Partitions cuts nodes off and transfers leadership. No client dies, so
+// every element whose push was acknowledged is in one reply or in a list, exactly
+// once.
 func TestQueue_Partitions(t *testing.T) {
 	t.Parallel()
 	testQueue(t, false)
@@ -45,8 +46,8 @@ func testQueue(t *testing.T, restarts bool) {
 	patient := &queue{c: c, name: "patient", restarts: restarts}
 	hasty := &queue{c: c, name: "hasty", timeout: time.Second, restarts: restarts}
 	// No element is pushed to this queue before the end, so a node that is cut
-	// off always has waiters that were not served. Only such waits can be
-	// ended.
+	// off always has waiters that were not served. The leader ends only the waits
+	// of such waiters.
 	quiet := &queue{c: c, name: "quiet", quiet: true, restarts: restarts}
 	queues := []*queue{patient, hasty, quiet}
 	for i, q := range queues {
@@ -213,7 +214,8 @@ func (q *queue) pop(w *waiter, id string, command []string) (string, error) {
 	}
 }
 
-// wait waits for the end of the current wait.
+// wait returns the reply with which the current wait ends. It ends the wait itself
+// when the channel over receives a value.
 func (q *queue) wait(w *waiter, id string, over <-chan time.Time) ([]byte, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

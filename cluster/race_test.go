@@ -2,11 +2,11 @@
 
 package cluster_test
 
-// underRace is true under the race detector. The detector looks at every byte
-// that is copied, which makes tests with many megabytes take minutes.
+// underRace is true under the race detector. The detector checks every byte that
+// is copied, so tests with many megabytes take minutes.
 const underRace = true
 
-// slowdown is a factor of the timeouts of the tests' clusters. The race detector
-// makes everything several times slower, and without longer timeouts there
-// would be an election every half second.
+// slowdown multiplies the timeouts of the tests' clusters. The race detector makes
+// everything several times slower. Without longer timeouts, followers would often
+// campaign although their leader is alive.
 const slowdown = 3

@@ -86,7 +86,7 @@ func (ri *raftInstance) await(ctx context.Context, f raft.Future) error {
 }
 
 // settling reports whether this node's log ends before the change that admitted
-// the node.
+// the node. If the node has joined and raft does not run yet, it returns true.
 func (ri *raftInstance) settling() bool {
 	joined := ri.stores.Identity().JoinIndex
 	if joined == 0 {

@@ -21,7 +21,7 @@ import (
 func TestRead_StaleLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		// The old leader believes that it leads for the whole test.
+		// During the whole test, the old leader believes that it leads.
 		o.HeartbeatTimeout, o.LeaseTimeout = 2*time.Second, 2*time.Second
 		o.LeaderWait = 20 * time.Second
 	})
@@ -76,7 +76,7 @@ func TestRead_StaleLeader(t *testing.T) {
 func TestRead_Lease(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		// The old leader believes that it leads for the whole test.
+		// During the whole test, the old leader believes that it leads.
 		o.HeartbeatTimeout, o.LeaseTimeout = slowdown*3*time.Second, slowdown*3*time.Second
 		o.LeaderLease = slowdown * time.Second
 		o.LeaderWait = slowdown * 20 * time.Second
@@ -306,8 +306,8 @@ func TestRead_VoterRemovedDuringRound(t *testing.T) {
 	}
 }
 
-// TestRead_Large checks that a follower runs reads with large replies itself,
-// piece by piece, and never on a state that lacks an acknowledged write.
+// TestRead_Large checks that each node runs its clients' reads with large replies
+// itself, piece by piece, and never on a state that lacks an acknowledged write.
 func TestRead_Large(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

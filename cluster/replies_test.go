@@ -137,7 +137,8 @@ func TestReplies_SlowReads(t *testing.T) {
 	l.check("n1")
 }
 
-// TestWindow uses a window of several entries, and entries that close early.
+// TestWindow checks that increments take effect once with a window of several
+// entries, and with entries that close early.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.Window, o.MaxEntryGroups, o.MaxEntryBytes = 3, 2, 256 })

@@ -68,9 +68,9 @@ func (ld *leadership) runDry(body []byte) ([]byte, error) {
 }
 
 // runDryGroup runs a group that has the slot of its lane. A group without a
-// script is not run: the sizes of its keys show what it costs. Such a group
-// needs the slot nevertheless, so that heavy writes leave most of the time to
-// the writes of other clients.
+// script is not run, because its cost follows from the sizes of its keys. Such a
+// group needs the slot nevertheless, so that heavy writes leave most of the time
+// to the writes of other clients.
 func (ld *leadership) runDryGroup(body []byte, t *execution.DryRun) ([]byte, error) {
 	if !fsm.HasScripts(body) {
 		work, err := ld.writeTime(body)
@@ -109,17 +109,16 @@ func (ld *leadership) yielding() func() error {
 
 // inPieces executes the group of the call in pieces, after the leader has
 // refused to execute it as a whole. At that point, no part of the group has
-// been executed. Costly reads are executed as reads, each by itself. The rest
-// is executed in one piece, and a piece that takes too long is split in half
-// until the pieces do not take too long. A single operation that takes too long
-// gets a dry run. Other clients' commands are executed between the pieces, as
-// in any pipeline, so a pipeline with many slow scripts delays them no longer
-// than one slow script does. inPieces reports each piece that goes through the
-// log to s.piece.
+// been executed. Pieces that only read are executed as reads: see
+// fsm.Table.Pieces. A piece that exceeds a budget is split in half until no piece
+// exceeds one. For a single operation that exceeds a budget, see single. Other
+// clients' commands are executed between the pieces, as in any pipeline, so a
+// pipeline with many slow scripts delays them no longer than one slow script
+// does. inPieces reports each piece that may write to s.piece: see OnPiece.
 //
 // If a client sends a pipeline of writes and closes its connection, the
-// pipeline is still executed. But once the replies exceed maxUnread, inPieces
-// does not execute the rest of the group.
+// pipeline is still executed. But once the client has left and the replies
+// exceed maxUnread, inPieces does not execute the rest of the group.
 func (s *Session) inPieces() ([]byte, error) {
 	c := &s.call
 	c.early = nil
@@ -194,8 +193,9 @@ func (s *Session) inPieces() ([]byte, error) {
 }
 
 // single executes the group of the call, which has a single operation that
-// exceeded a budget: as a read if that is possible, and otherwise after a dry
-// run. large says that the reply of its script is large.
+// exceeded a budget. If the reply is probably large, single executes the group as
+// a read if possible. Otherwise it executes the group after a dry run. large says
+// that the reply of its script is large.
 func (s *Session) single(large bool) (reply []byte, err error) {
 	c := &s.call
 	tried := !s.logging && (large || c.logged > largeGroup)
@@ -210,7 +210,7 @@ func (s *Session) single(large bool) (reply []byte, err error) {
 	if err != nil || tried || !fsm.ReplyRefused(reply) {
 		return reply, err
 	}
-	// Only the dry run has shown that the reply is too large for the log.
+	// Only now is it known that the reply is too large for the log.
 	asRead, read, err := s.scriptAsRead()
 	if read || err != nil {
 		return asRead, err

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/library"
 )
 
-// lines interprets a language with one command per line, which is all that the
-// cluster's side of scripting needs. "spin" runs until it is interrupted. "spin
-// once" spins only in the first run of a script on any node, and "spin twice"
-// only in the first two runs. "nap" runs for longer than the first script
+// lines interprets a language with one command per line, which suffices for tests
+// of package cluster. "spin" runs until it is interrupted. "spin once" spins only
+// in the first run of a script on any node, and "spin twice" only in the first two
+// runs. "nap" runs for longer than the first script
 // budget. "panic" panics. "try" before a command ignores the command's error.
 // In a library, "register f" begins a function.
 type lines struct {
@@ -231,8 +231,8 @@ func TestFunctions_Kill(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestFunctions_ExactlyOnce checks that libraries outlive leaders and restarts,
-// and that a function is called exactly once.
+// TestFunctions_ExactlyOnce checks that libraries outlive leaders and restarts, and
+// that each call of a function takes effect exactly once.
 func TestFunctions_ExactlyOnce(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -288,9 +288,9 @@ func TestScripts_Time(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestScripts_OthersGoOn checks that a script that exceeds the first script
-// budget does not delay other commands, and that SCRIPT KILL ends it on any
-// node.
+// TestScripts_OthersGoOn checks that other commands are executed while a script that
+// has exceeded the first script budget runs, and that SCRIPT KILL on another node
+// ends the script.
 func TestScripts_OthersGoOn(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -565,9 +565,9 @@ func TestScripts_LostLeadership(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestScripts_ReadOnly checks that read-only scripts are reads. They run on any
-// node, even while another script runs, and need no entry once they are in the
-// cache.
+// TestScripts_ReadOnly checks that read-only scripts are reads. Clients of all nodes
+// get their replies, even while another script runs, and no entry is needed once the
+// script is in the cache.
 func TestScripts_ReadOnly(t *testing.T) {
 	t.Parallel()
 	l := newLines()

@@ -24,9 +24,9 @@ type Session struct {
 	watch execution.WatchFunc        // nil for none: see WatchClient
 	piece func(group uint64, op int) // nil for none: see OnPiece
 
-	// reading is set if the last script with a large reply was executed as a
-	// read. logging is set if that script went through the log after a dry run:
-	// see single.
+	// reading is set if the last attempt to execute a script as a read has
+	// succeeded. logging is set if the reply to the last operation with a dry
+	// run went through the log and was large: see single.
 	reading, logging bool
 
 	wait   *wait     // the current wait: see Block
@@ -36,7 +36,8 @@ type Session struct {
 
 // call is a group that is being executed. Its owner is the goroutine of its
 // Session. Once the owner has passed the call to the forwarder, it must not
-// access any field but done until it has received a token from done.
+// change the call, or read a field that other goroutines set, until it has
+// received a token from done.
 type call struct {
 	forwarder *forwarder
 
@@ -50,7 +51,7 @@ type call struct {
 	// dryRun requests a dry run of the group instead of a read: see
 	// script_dryrun.go.
 	dryRun bool
-	done   chan struct{} // capacity 1: one token for each group
+	done   chan struct{} // capacity 1: a token returns the call to its owner
 
 	// logged is the size in bytes of the connection's last reply that went
 	// through the log. weight is the number of bytes that the call occupies in
@@ -66,9 +67,9 @@ type call struct {
 	// leadership. The field now is the lease clock for the read.
 	ready *leadership
 
-	// first and last are the numbers that the session's groups have received
-	// since Do began. A group that is executed in pieces receives several. Both
-	// are 0 if it has received none.
+	// first and last are the first and the last number that the forwarder has
+	// assigned to the group since Do began. A group that is executed in pieces
+	// gets several numbers. Both fields are 0 if the group has none.
 	first, last uint64
 
 	// leased is set if the leader answers the read under its lease: see
@@ -234,8 +235,9 @@ func (s *Session) Trace(number uint64, command string, begun, replied, sent time
 
 // OnPiece sets the function that reports the pieces of a group to the caller.
 // If Do executes its group in pieces, it calls f, on its own goroutine, after
-// each piece that it has executed through the log. group is the number of the
-// piece, as in Sent. op is the position of the piece's first operation in the
+// each executed piece that may write. group is the number of the piece, as in
+// Sent. For a script that was executed as a read, group is the number of an
+// earlier piece, or 0. op is the position of the piece's first operation in the
 // whole group. A nil function, the initial value, is not called.
 func (s *Session) OnPiece(f func(group uint64, op int)) { s.piece = f }
 

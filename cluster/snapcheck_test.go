@@ -27,7 +27,7 @@ type badSnapshots struct {
 // These are the modes of badSnapshots.
 const (
 	snapshotsGood  = ""
-	snapshotsFlip  = "a byte changes before it is written" // as a defect of the writer would
+	snapshotsFlip  = "a byte changes before it is written" // as if the writer had a defect
 	snapshotsFile  = "the file changes before it is read back"
 	snapshotsFull  = "the disk is full"
 	snapshotsPanic = "reading panics"
@@ -245,8 +245,8 @@ func TestSnapshot_Retry(t *testing.T) {
 	})
 }
 
-// TestSnapshot_UnreadableFromLeader: a snapshot from the leader arrives
-// unreadable and replaces nothing. The follower keeps its log, its snapshot and
+// TestSnapshot_UnreadableFromLeader: a snapshot from the leader cannot be written
+// or read back, and replaces nothing. The follower keeps its log, its snapshot and
 // its state, reports the error, and accepts the next snapshot.
 func TestSnapshot_UnreadableFromLeader(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestSnapshot_UnreadableFromLeader(t *testing.T) {
 			if st := c.node("n3").Status(); st.LastIndex == 0 || st.Applied == 0 {
 				t.Errorf("n3 has lost its log or its state: %+v", st)
 			}
-			c.stop("n3") // it starts from what it had
+			c.stop("n3") // it must start again from the data that it had
 			c.open("n3")
 			bad.set(snapshotsGood)
 			c.ready("n3")

@@ -133,8 +133,8 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 			}
 		})
 	}
-	// A new leader suspends all waiters, and resumes those whose node is
-	// connected.
+	// A new leader suspends the waiters of nodes that are not connected yet, and
+	// resumes them when the nodes connect.
 	c.transfer("n3")
 	c.client("n1").want(t, ":1\r\n", "rpush", "other", "v")
 	select {

@@ -24,12 +24,11 @@ import (
 // NodeStatus is the state that one node reports about itself.
 type NodeStatus = health.NodeStatus
 
-// PeerHealth is what a member of the cluster answered when this node last asked
-// it.
+// PeerHealth is the last answer of a member to a query for its status.
 type PeerHealth = health.PeerHealth
 
-// WritesRefused returns why the cluster refuses commands that add data, as far as
-// this node knows, or "".
+// WritesRefused returns the error with which the cluster refuses commands that add
+// data because disks are almost full, as far as this node knows, or "".
 func (n *Node) WritesRefused() string { return n.disk.Full() }
 
 // Status returns this node's own state.
@@ -71,7 +70,7 @@ type stateReader struct {
 	reading chan struct{}
 }
 
-// stateSummary is what a node reports about one state of its state machine.
+// stateSummary is the part of a node's status that a stateReader reads.
 type stateSummary struct {
 	keys        int
 	tokenEpoch  uint64
@@ -298,7 +297,8 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			members = append(members, member.Member{ID: p.ID, Addr: p.Addr, Voter: true})
 		}
 	}
-	if _, ok := member.Find(members, sr.cfg.NodeID); !ok && len(members) > 0 { // this node was removed
+	// This node is not listed if it was removed, or lacks the entry that added it.
+	if _, ok := member.Find(members, sr.cfg.NodeID); !ok && len(members) > 0 {
 		members = append(members, member.Member{ID: sr.cfg.NodeID, Addr: sr.cfg.AdvertisePeerAddr})
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
@@ -336,7 +336,7 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			out[i].Voter = m.Voter
 		}()
 	}
-	if self >= 0 { // after the requests are sent, because ctx limits the time for their answers
+	if self >= 0 { // after the requests have begun, because ctx limits the time for their answers
 		out[self] = sr.own()
 		if forming {
 			out[self].Voter = members[self].Voter
@@ -358,9 +358,9 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 	return out
 }
 
-// PeerHealth returns the members of the latest configuration, ordered by id.
-// Information about this node is current, without HTTPAddr and Disk, which are
-// not set. Information about peers is as last reported.
+// PeerHealth returns the members of the latest configuration, ordered by id. The
+// fields of this node are current, except HTTPAddr and Disk, which are not set. The
+// fields of another member are those that it last reported.
 func (n *Node) PeerHealth() []PeerHealth {
 	r := n.raft.running()
 	if r == nil {

@@ -31,8 +31,8 @@ type streamServer struct {
 	leaderships *leaderships
 }
 
-// writeServer is the leader's end of another node's write stream. It is the
-// result receiver of that node's session.
+// writeServer is the leader's end of another node's write stream. It is a result
+// receiver of that node's session.
 type writeServer struct {
 	stream *rpc.Stream
 	heard  atomic.Int64 // forwarder.recent at the time of the node's last message
@@ -145,9 +145,9 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 	}
 }
 
-// marked returns a group that has the mark that a group with writes and costly
-// reads needs: see fsm.Table.Mark. It adds the mark if it is missing, because
-// the node that sent the group may run a program that does not mark groups.
+// marked marks a group that writes and has costly reads, if the group has no mark
+// yet: see fsm.Table.Mark. Below fsm.FeatureBudget, the node that sent the group
+// may run a program that does not mark groups.
 func (ss *streamServer) marked(body []byte) []byte {
 	if ss.machine.Features() >= fsm.FeatureBudget {
 		return body

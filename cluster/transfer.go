@@ -24,17 +24,18 @@ import (
 // clears the flag when the transfer is over. That goroutine waits, without a
 // timeout, until the target's replication goroutine takes a request from a
 // channel. If the target does not answer, the request is never taken. The flag
-// then remains set, the leader keeps its lease through the other voters, and
-// the cluster has a leader that accepts no writes. The flag also survives the
-// end of the term, because a new term does not reset it. If no target is named,
-// raft chooses the voter with the highest next index, whether that voter is
-// alive or not.
+// then remains set. The leader does not step down, because the other voters
+// answer it, so the cluster has a leader that accepts no writes. The flag also
+// survives the end of the term, because a new term does not reset it. If no
+// target is named, raft chooses the voter with the highest next index, whether
+// that voter is alive or not.
 //
 // So Holdfast never sets that flag. A transfer has four steps. Each step has a
 // time limit, and leaves no state behind after the transfer:
 //
 //  1. Ask the target for its status. Refuse a target that does not answer, is
-//     not a voter, or is more than transferLag entries behind.
+//     not a voter, is being stopped, has only just started, or is more than
+//     transferLag entries behind.
 //  2. Pause the proposer of this leadership, suspend its lease (see package
 //     readindex), and wait for the entries in flight. From then on the log does
 //     not grow, so the target can catch up.
@@ -47,7 +48,7 @@ import (
 //     later, so the outcome is then unknown.
 //
 // The pause belongs to the leadership, and so to one term. It ends with the
-// function that began it, whatever the target did. So a leader cannot remain
+// function that began it, whatever the target does. So a leader cannot remain
 // unable to propose. If the target dies before it asks for votes, the leader
 // continues in its term after at most the time limit of step 4. If the target
 // dies later, its election has ended the term, and another election follows.
@@ -64,8 +65,8 @@ const transferLag = promotionLag
 // the state.
 const transferPoll = 5 * time.Millisecond
 
-// errStopping refuses a target that is shutting down. As leader it would have
-// to transfer leadership again, or end while it leads.
+// errStopping refuses a target that is being stopped. As leader it would have to
+// transfer leadership again, or end while it leads.
 var errStopping = errors.New("is being stopped")
 
 // errAllStopping ends the attempts to transfer leadership, because no target
@@ -329,8 +330,8 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 	}
 }
 
-// giveUpLeadership transfers leadership to any live voter. It tries again while
-// the transfer fails for a reason that may pass, until ctx or the node ends.
+// giveUpLeadership transfers leadership to any live voter. After every error
+// except errAllStopping, it tries again, until ctx or the node ends.
 func (t *transfers) giveUpLeadership(ctx context.Context) {
 	t.log.Info("handing over leadership")
 	logged := ""

@@ -18,9 +18,9 @@ const crowdSize, crowdParts = 300, crowdSize / 6
 // smallParts makes the leader remove only a few waiters with each entry.
 func smallParts(o *cluster.Options) { o.WaiterWork = 10 * time.Microsecond }
 
-// patientLeader makes the leader keep waiters without a time limit. Before the
-// leader accepts commands of a later start, it spends up to 12 seconds on the
-// removal of the waiters of the earlier start.
+// patientLeader makes the leader keep the waiters of a node without a link for an
+// hour. Before the leader accepts commands of a later start, it spends up to 12
+// seconds, times slowdown, on the removal of the waiters of the earlier start.
 func patientLeader(o *cluster.Options) {
 	o.WaiterGrace, o.LeaderWait = time.Hour, slowdown*40*time.Second
 }
@@ -130,7 +130,7 @@ func (c *testCluster) wantParts(node string) {
 }
 
 // TestWaitParts_Alone: the only node of a cluster starts again, so that it leads
-// while waiters of its own earlier start are left.
+// while waiters of its own earlier start are left. It removes them in parts.
 func TestWaitParts_Alone(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1, smallParts, patientLeader)
@@ -149,7 +149,8 @@ func TestWaitParts_Alone(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaitParts_All: all nodes are killed and start again, and one of them leads.
+// TestWaitParts_All: all nodes are killed and start again, and one of them leads. It
+// removes the waiters of the earlier starts in parts.
 func TestWaitParts_All(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, smallParts, patientLeader)

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/dashboard/traffic"
 )
 
-// Status is the answer of /api/v1/status. Nodes is what "holdfast status --json"
-// prints.
+// Status is the answer of /api/v1/status. Nodes is the output of "holdfast
+// status --json".
 type Status struct {
 	Node    string              `json:"node"` // the node that answers
 	Verdict verdict.Verdict     `json:"verdict"`

@@ -65,8 +65,8 @@ func (d *Dashboard) listClients(r *http.Request) (any, error) {
 	if f.Count, err = number(r, "count", 200, 1000); err != nil {
 		return nil, err
 	}
-	// CLIENT LIST ID 0 checks whether the user may list clients, because it needs
-	// the same permission. Its reply is empty, because no client has the id 0.
+	// The node refuses CLIENT LIST ID 0 if the user may not list clients.
+	// Otherwise the reply is empty, because no client has the id 0.
 	if err := d.read(r, func(ctx context.Context, c *connection) error {
 		return c.run(ctx, func(ctx context.Context, conn *redis.Conn) error {
 			return conn.Do(ctx, "CLIENT", "LIST", "ID", "0").Err()

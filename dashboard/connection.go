@@ -71,7 +71,8 @@ func (p *pipe) Read(b []byte) (int, error) {
 // Close implements net.Conn.
 func (*pipe) Close() error { return nil }
 
-// dial opens a connection that has not authenticated.
+// dial returns a connection that has not authenticated. The first command opens
+// it.
 func (d *Dashboard) dial(from net.Addr) *connection {
 	c := &connection{busy: make(chan struct{}, 1)}
 	c.dial = func(ctx context.Context) (net.Conn, error) { return d.cfg.Dial(ctx, from) }

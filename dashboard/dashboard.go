@@ -38,13 +38,13 @@ type Node interface {
 	Status() health.NodeStatus
 	// ClusterStatus asks every member for its state.
 	ClusterStatus(ctx context.Context) []health.NodeStatus
-	// PeerHealth returns what the members last reported.
+	// PeerHealth returns the last answer of each member.
 	PeerHealth() []health.PeerHealth
 	Leader() (id string, known bool)
 	// Watch returns a channel that receives a value after a change of the leader
 	// or of PeerHealth, until stop is called.
 	Watch() (changed <-chan struct{}, stop func())
-	// SetReporter sets the function that answers the queries that any node sends
+	// SetReporter sets the function that answers queries. Any node sends them
 	// with Reports.
 	SetReporter(f func(query string) ([]byte, error))
 	// Reports sends a query to the reporters of all nodes.

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/dashboard"
 )
 
-// TestAPI_Documented checks that docs/api.md names every field of the answers.
+// TestAPI_Documented checks that docs/api.md names every field of the types
+// below.
 func TestAPI_Documented(t *testing.T) {
 	page, err := os.ReadFile("../docs/api.md")
 	if err != nil {

@@ -118,8 +118,9 @@ func TestEvents_OfAllNodes(t *testing.T) {
 	}
 }
 
-// TestEvents_ManyExpiries checks that many leases that end within a second cause
-// few events, and that the next event says how many were left out.
+// TestEvents_ManyExpiries checks that the ends of many leases within a second
+// cause few events, and that the next event has a field with the number of
+// events that were left out.
 func TestEvents_ManyExpiries(t *testing.T) {
 	var e Events
 	for i := range 1000 {

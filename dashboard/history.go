@@ -19,7 +19,7 @@ import (
 
 // LockHistory is the answer of /api/v1/lock/history.
 type LockHistory struct {
-	// History has the map of LOCK HISTORY.
+	// History contains the fields of the reply to LOCK HISTORY.
 	History listing.Lock `json:"history"`
 	// Failovers are the changes of leader in the period that the drawing shows,
 	// oldest first. Changes that no node remembers are missing.
@@ -32,9 +32,9 @@ type LockHistory struct {
 
 // Failover is a change of the leader.
 type Failover struct {
-	// From is when a node noticed the loss of the old leader (Before). To is when a
-	// node noticed the next leader (Leader). From equals To if no node noticed the
-	// loss. Both are in milliseconds since 1970.
+	// From is the time at which a node noticed the loss of the old leader (Before).
+	// To is the time at which a node noticed the next leader (Leader). From equals
+	// To if no node noticed the loss. Both are in milliseconds since 1970.
 	From   int64  `json:"from_ms"`
 	To     int64  `json:"to_ms"`
 	Before string `json:"before,omitempty"`

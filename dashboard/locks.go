@@ -26,8 +26,8 @@ const (
 	pageBytes = 1 << 20 // bytes of keys and owners
 )
 
-// Locks is the answer of /api/v1/locks. Locks has the maps that "holdfast locks
-// --json" prints.
+// Locks is the answer of /api/v1/locks. Its field Locks contains the maps that
+// "holdfast locks --json" prints.
 type Locks struct {
 	Locks []listing.Lock `json:"locks"`
 	// Cursor continues the list, "0" at its end.
@@ -93,8 +93,8 @@ func textBytes(locks []listing.Lock) (n int) {
 	return n
 }
 
-// addHistory adds the client and the time of the grant to locks that LOCK
-// ACQUIRE has not taken, because LOCK LIST and LOCK INFO do not have these
+// addHistory adds the client and the time of the grant to locks that were not
+// acquired with LOCK ACQUIRE, because LOCK LIST and LOCK INFO do not have these
 // fields for such locks. It reads the fields from the history of the node. If
 // the node has no history of that time, the fields stay missing.
 func (d *Dashboard) addHistory(ctx context.Context, conn *redis.Conn, user, db string, locks []listing.Lock) error {

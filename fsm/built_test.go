@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// state returns what a client can see of a key: its encoding, its elements in
-// their order, and the payload that DUMP returns.
+// state returns the encoding of a collection, its elements in their order, and
+// the payload that DUMP returns. For any other key, it returns "(nil)".
 func (f *feed) state(key string) string {
 	f.t.Helper()
 	elements := map[string][]string{
@@ -23,10 +23,10 @@ func (f *feed) state(key string) string {
 	return strings.Join([]string{f.call("OBJECT", "ENCODING", key), f.call(elements...), f.dump(key)}, "\n")
 }
 
-// TestBuilt checks that commands that build a collection as a whole have the
-// same result as commands that add or remove its elements one by one. It uses
-// collections around the sizes at which the encoding and the method of building
-// them change.
+// TestBuilt compares commands that build or change a collection as a whole with
+// commands that add or remove its elements one by one. The resulting collections
+// must be equal. The test uses collections around the sizes at which the encoding
+// and the method of building them change.
 func TestBuilt(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -72,8 +72,9 @@ func same(t *testing.T, f *feed, what, a, b string) {
 	}
 }
 
-// operations runs operations on sets and sorted sets, builds the same results
-// one member at a time, and compares the two. n is the size of the collections.
+// operations runs operations on sets and sorted sets, makes the same results one
+// member at a time, and compares both results. n is the number of members of the
+// keys s and z.
 func operations(t *testing.T, f *feed, n int) {
 	t.Helper()
 	for _, op := range []string{"UNION", "INTER", "DIFF"} {
@@ -93,7 +94,7 @@ func operations(t *testing.T, f *feed, n int) {
 				f.call("ZADD", "want", pairs[i+1], pairs[i])
 			}
 			if f.call("ZRANGE", "got", "0", "-1", "WITHSCORES") != f.call("ZRANGE", "want", "0", "-1", "WITHSCORES") {
-				t.Errorf("Z%sSTORE of %v with %d members differs from a set that was built one member at a time",
+				t.Errorf("Z%sSTORE of %v with %d members differs from a sorted set that was built one member at a time",
 					op, keys, n)
 			}
 		}
@@ -109,7 +110,7 @@ func operations(t *testing.T, f *feed, n int) {
 
 // removals removes many elements from collections of n elements with one
 // command, removes the same elements one by one from copies, and compares the
-// results.
+// results. LTRIM and ZREMRANGEBYRANK remove cut elements near the beginning.
 func removals(t *testing.T, f *feed, n, cut int) {
 	t.Helper()
 	f.call("COPY", "l", "got", "REPLACE")
@@ -159,9 +160,8 @@ func (f *feed) list(words ...string) (all []string) {
 	return all
 }
 
-// TestBuilt_Shared checks that a result that shares its nodes with its source
-// does not change when the source changes, and that the source does not change
-// when the result changes.
+// TestBuilt_Shared checks that a result and its source are independent although
+// they share nodes: a change of one does not change the other.
 func TestBuilt_Shared(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

@@ -19,8 +19,8 @@ import (
 // which a snapshot begins.
 const snapshotHead = 7
 
-// varied returns a feed whose machine has keys of all types except lock, stream
-// groups, waiters and a script.
+// varied returns a feed whose machine has stream groups, waiters, a script, and
+// keys of all types except lock.
 func varied(t testing.TB) *feed {
 	f := furnished(t)
 	f.do("HSET h f1 v1 f2 v2", "RPUSH l a b c", "SADD s 1 2 3", "SADD t a b", "ZADD z 1 a 2 b", "PFADD hll a b c", "SETBIT bits 100 1")
@@ -52,9 +52,9 @@ func TestCheckSnapshot_Info(t *testing.T) {
 	}
 }
 
-// TestCheckSnapshot_AsStrictAsReadSnapshot damages snapshots at random,
-// corrects the checksums, and checks that CheckSnapshot refuses every snapshot
-// that ReadSnapshot refuses.
+// TestCheckSnapshot_AsStrictAsReadSnapshot damages copies of a snapshot at
+// random, and corrects the checksums of most of them. CheckSnapshot must refuse
+// every copy that ReadSnapshot refuses.
 func TestCheckSnapshot_AsStrictAsReadSnapshot(t *testing.T) {
 	whole := snapshotOf(t, varied(t).m)
 	rng, table := rand.New(rand.NewPCG(12, 1)), command.NewTable()
@@ -76,7 +76,8 @@ func TestCheckSnapshot_AsStrictAsReadSnapshot(t *testing.T) {
 			}
 		}
 		if rng.IntN(20) > 0 {
-			binary.LittleEndian.PutUint32(data[snapshotHead:], uint32(len(data)-snapshotHead-8)) // one block
+			// The snapshot is one block.
+			binary.LittleEndian.PutUint32(data[snapshotHead:], uint32(len(data)-snapshotHead-8))
 			data = resealBlocks(data)
 		}
 		_, readErr := fsm.ReadSnapshot(bytes.NewReader(data), table)
@@ -100,7 +101,7 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET onlykey value")
 	whole := snapshotOf(t, f.m)
-	// Write the record of the key twice, and raise the number of keys by one.
+	// Write the record of the key twice, and add 1 to the number of objects.
 	at := bytes.Index(whole, []byte("onlykey")) - 5
 	end := len(whole) - 3
 	data := append(bytes.Clone(whole[:end]), whole[at:end]...)

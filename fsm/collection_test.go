@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// collections returns commands that create values of all types and encodings,
-// except streams and the type lock.
+// collections returns commands that create values of all types except stream and
+// lock. The collections have all encodings.
 func collections() []string {
 	lines := []string{
 		"HSET h a 1 b 2 a 3", `HSET "" "" ""`, "RPUSH l a b c", `LPUSH l "\x00\xff"`, "SADD ints 3 -1 2", "SADD s x y 1",
@@ -36,8 +36,8 @@ func TestCollections_Snapshot(t *testing.T) {
 		"LPOP long 3", "ZPOPMAX scores 3")
 }
 
-// TestCollections_Large checks snapshots with a collection that spans several
-// blocks and with elements of the maximum length.
+// TestCollections_Large checks a snapshot with collections that span several
+// blocks, and with elements of the maximum length.
 func TestCollections_Large(t *testing.T) {
 	f := newFeed(t)
 	field, longest := strings.Repeat("f", fsm.MaxKeyBytes), strings.Repeat("v", fsm.MaxStringBytes)
@@ -219,7 +219,7 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 	f.do(collections()[:16]...)
 	whole := snapshotOf(t, f.m)
 	readDamaged(t, whole)
-	// All elements of an object must follow it, and nothing else.
+	// Exactly the elements of an object must follow the record of the object.
 	refuse(t, whole, map[string]replacement{
 		"elements of nothing":  {"O\x00\x03", "C\x01\x00"},
 		"an element is short":  {"C\x02\x01a", "C\x01\x01a"},

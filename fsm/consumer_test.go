@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// consumers returns commands that create streams with all kinds of groups.
-// There are groups with and without consumers, and with and without pending
-// entries. Some pending entries are no longer in their streams.
+// consumers returns commands that create streams with different groups: with
+// and without consumers, and with and without pending entries. Some pending
+// entries are no longer in their streams.
 func consumers() []string {
 	lines := []string{"XGROUP CREATE empty g $ MKSTREAM", "XGROUP CREATE s a 0 MKSTREAM",
 		"XGROUP CREATE s b 0 ENTRIESREAD 3", `XGROUP CREATE s "" 5-5`, "XADD plain 1-1 f v"}
@@ -109,8 +109,8 @@ func TestConsumers_Golden(t *testing.T) {
 	f.golden("testdata/golden-consumers-v1")
 }
 
-// TestConsumers_Clones checks that a change through one machine or key does not
-// affect the clones and copies that share its nodes.
+// TestConsumers_Clones checks that a clone does not change when the machine or
+// another clone changes, even if COPY makes keys share nodes.
 func TestConsumers_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(consumers()...)
@@ -168,7 +168,8 @@ func TestConsumers_Clones(t *testing.T) {
 }
 
 // TestConsumers_Clock checks that the idle time of an entry is measured by the
-// lease clock, in reads and in writes, even if the wall clock jumps.
+// lease clock, both in a read and in the log. In this test, the wall clock stands
+// still.
 func TestConsumers_Clock(t *testing.T) {
 	f := newFeed(t)
 	f.stamp = 1_000_000_000
@@ -233,8 +234,8 @@ func TestConsumers_TooLarge(t *testing.T) {
 
 // TestConsumers_Suspended checks that no entry is delivered to waiters of a
 // group while their session is suspended, and that other groups still read the
-// entry. When the session is connected again, its waiters are served from the
-// current state of the stream.
+// entry. When the session is resumed, its waiters are served from the current
+// state of the stream.
 func TestConsumers_Suspended(t *testing.T) {
 	f := newFeed(t)
 	f.do("XGROUP CREATE s g $ MKSTREAM", "XGROUP CREATE s h $")
@@ -281,7 +282,7 @@ func TestConsumers_Suspended(t *testing.T) {
 	hold(fsm.SuspendOn)
 	f.do("DEL s")
 	if got := served(3); got != "" {
-		t.Errorf("waiters of a suspended session were notified: %q", got)
+		t.Errorf("a waiter of a suspended session got the reply %q, want none", got)
 	}
 	if !bytes.Equal(snapshotOf(t, restore(t, snapshotOf(t, f.m))), snapshotOf(t, f.m)) {
 		t.Error("the restored machine differs from the original")

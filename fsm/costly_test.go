@@ -25,8 +25,8 @@ func (s *stage) ranWhileApplying(do func()) (names []string) {
 }
 
 // TestCostly_NotExecutedByNodes: every node executes the commands that change
-// the state. If a group writes, only the leader executes its costly reads, and
-// only once.
+// the state. If a group writes, only the leader executes its costly reads, and a
+// restart does not execute them again.
 func TestCostly_NotExecutedByNodes(t *testing.T) {
 	s := newStage(t)
 	s.group("MSET|a|xabcy|b|1abc2", "RPUSH|l|1|2|3")
@@ -127,9 +127,9 @@ func TestCostly_Tracked(t *testing.T) {
 	}
 }
 
-// TestCostly_Mark checks groups with costly reads and writes that nodes with
-// older programs send. Such programs do not mark these groups, so the leader
-// marks them.
+// TestCostly_Mark checks that Table.Mark marks a group with writes and costly
+// reads, and no other group. The leader marks the groups that older programs
+// send, because these programs do not mark such groups.
 func TestCostly_Mark(t *testing.T) {
 	table := command.NewTable()
 	group := func(names ...string) []byte {
@@ -198,9 +198,9 @@ func TestCostly_Budget(t *testing.T) {
 	}
 	fsm.SetScriptBudget(body, fsm.DryRunPassed)
 	s.addBody(body)
-	s.want("once it was tried out", "*2 +OK :0 ")
+	s.want("after its dry run", "*2 +OK :0 ")
 
-	s.lengths(4000) // 2,000,000 steps: always too many
+	s.lengths(4000) // 2,000,000 steps: two reads are too many even after a dry run
 	body = s.transactionOf(nil, []string{"SET|z|9", "LCS|a|b|LEN", "LCS|a|b|LEN"}).Bytes()
 	if replies, ops, cut, err := s.m.Clone().Try(h, slices.Clone(body), s.runner, nil); !cut || err != nil || ops != 1 || strings.ReplaceAll(string(replies), "\r\n", " ") != busy {
 		t.Errorf("dry run: %q, %d operations, cut: %v, error %v, want a BUSY error, 1 operation, cut", replies, ops, cut, err)
@@ -208,7 +208,7 @@ func TestCostly_Budget(t *testing.T) {
 	fsm.SetScriptBudget(body, fsm.DryRunPassed)
 	s.addBody(body)
 	s.group("GET|z", "INCR|n")
-	s.want("too much in any case", busy+"/ $1 8 :3 ")
+	s.want("too much even after a dry run", busy+"/ $1 8 :3 ")
 
 	// Replies are logged, so their bytes have a budget, too.
 	s.group("RPUSH|big|"+strings.Repeat("x", 200_000), "RPUSH|big|"+strings.Repeat("y", 200_000))
@@ -233,8 +233,8 @@ func (s *stage) addBody(body []byte) {
 	s.batch.Add(stageSession, 0, s.seq, body)
 }
 
-// TestCostly_Pieces: a group that took too long is executed in pieces. The
-// pieces with its costly reads do not go through the log.
+// TestCostly_Pieces: Table.Pieces splits a group with writes and costly reads.
+// The costly reads are then in pieces that do not have to go through the log.
 func TestCostly_Pieces(t *testing.T) {
 	table := command.NewTable()
 	for _, c := range []struct{ group, want string }{

@@ -95,8 +95,8 @@ func (r *replies) add(t *testing.T, res *fsm.Result) {
 
 // TestDeferred: from FeatureDeferred on, an entry serves a bounded number of
 // waiters, and the next entries serve the others. The waiters get the same
-// replies as if one entry served all of them, and in the same order if all wait
-// for one key.
+// replies as if one entry served all of them, apart from the tokens of locks. The
+// waiters for a list or a sorted set are also served in the same order.
 func TestDeferred(t *testing.T) {
 	for _, tc := range deferredCases() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -299,8 +299,9 @@ func TestDeferred_Later(t *testing.T) {
 	q.state()
 }
 
-// TestDeferred_Time: when a command satisfies as many waiters as two nodes may
-// have, no entry that serves them takes 10 ms of processor time.
+// TestDeferred_Time: no entry that serves waiters takes 10 ms of processor time,
+// even if a command satisfies as many waiters for one stream as two nodes may
+// have, or as many waiters for 300 lists each as one node may have.
 func TestDeferred_Time(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")
@@ -338,8 +339,8 @@ func TestDeferred_Time(t *testing.T) {
 
 // drain executes a command, and then further entries until no deferred keys are
 // left. It returns the number of entries and the longest processor time of one
-// of them. It stops the garbage collector, because a goroutine that allocates
-// memory does a part of the work of a collection.
+// of them. It stops the garbage collector, because otherwise the goroutine would
+// do a part of the collector's work when it allocates memory.
 func (q *queue) drain(words ...string) (entries int, longest time.Duration) {
 	q.t.Helper()
 	runtime.GC()

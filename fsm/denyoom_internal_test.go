@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// noRoom is a ScriptRunner without room for more data.
+// noRoom is a ScriptRunner that reports that there is no room for more data.
 type noRoom struct{ ScriptRunner }
 
 func (noRoom) Full() string { return MsgOOM }
@@ -36,7 +36,7 @@ func TestScriptRun_Full(t *testing.T) {
 	} {
 		s := &scriptRun{c: c, sha: test.sha, keys: [][]byte{[]byte(test.key)}}
 		if text := s.full(test.cmd); (text != "") != test.refused {
-			t.Errorf("%s of script %s with key %s: error %q, which is set or empty contrary to the table",
+			t.Errorf("%s of script %s with key %s: got error %q, but the table says the opposite",
 				test.cmd.Name, test.sha, test.key, text)
 		}
 		if s.before = c.m; s.full(test.cmd) != "" {

@@ -19,7 +19,7 @@ func TestDivide_Full(t *testing.T) {
 	const rueidisSetIfAbsent = "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf"
 	const redisPyRelease = "c3f8721cbb97f72bc19e972846bd7aaf91901658"
 	for _, test := range []struct {
-		lines   string // one line is a command, several lines are a transaction
+		lines   string // separated by "; ": one line is a command, several are a transaction
 		refused int
 	}{
 		{"set k v", 1},

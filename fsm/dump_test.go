@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
-// call applies one command.
+// call executes one command and returns its reply.
 func (f *feed) call(words ...string) string {
 	f.t.Helper()
 	f.group.Reset(2, f.origin)
@@ -51,8 +51,8 @@ func variety(t testing.TB) (f *feed, keys []string) {
 		"longlist", "longset", "longhash", "longzset", "longstream"}
 }
 
-// oldBodies returns payloads in formats that older Redis versions write,
-// without their trailers.
+// oldBodies returns payloads without their trailers. Most of them have formats
+// of older Redis versions.
 func oldBodies() []string {
 	ziplist := "\x0a\x12\x12\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01a\x03\xf2\xff"
 	return []string{
@@ -97,8 +97,9 @@ func TestDump_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestRestore_Hostile checks that RESTORE refuses sizes that exceed the payload
-// and values that a snapshot cannot hold, before it creates anything.
+// TestRestore_Hostile checks that RESTORE refuses invalid payloads, for example
+// with sizes that exceed the payload, or with values that a snapshot cannot
+// contain. After each RESTORE, a snapshot of the machine must be readable.
 func TestRestore_Hostile(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -210,7 +211,7 @@ func TestLimits_Restore(t *testing.T) {
 	count := func(n int) string { return string(binary.BigEndian.AppendUint32([]byte{0x80}, uint32(n))) }
 	check("many elements", "\x01"+count(fsm.MaxRestored)+strings.Repeat("\x01a", fsm.MaxRestored), "+OK")
 	check("too many elements", "\x01"+count(fsm.MaxRestored+1)+strings.Repeat("\x01a", fsm.MaxRestored+1), tooMany)
-	// The largest possible intset, sorted set and set.
+	// The next payloads are the largest possible intset and sorted set.
 	intset := binary.LittleEndian.AppendUint32(nil, 4)
 	intset = binary.LittleEndian.AppendUint32(intset, fsm.MaxRestored)
 	zset := []byte("\x05" + count(fsm.MaxRestored/2))
@@ -252,9 +253,8 @@ func TestLimits_Restore(t *testing.T) {
 	}
 }
 
-// FuzzRestore checks that a value that RESTORE accepts can be stored in a
-// snapshot, and that DUMP returns the same bytes for it whether it was restored
-// once or twice.
+// FuzzRestore checks the values that RESTORE accepts. A snapshot can contain such
+// a value, and DUMP returns the same payload after one RESTORE and after two.
 func FuzzRestore(f *testing.F) {
 	rich, keys := variety(f)
 	for _, key := range keys {

@@ -176,7 +176,7 @@ func (b *BatchBuilder) session(id SessionID, ackFloor uint64) int {
 	return i
 }
 
-// Scripts reports whether a group needs a Speculation.
+// Scripts reports whether one of the groups needs a Speculation.
 func (b *BatchBuilder) Scripts() bool { return b.scripts }
 
 // Encode returns the entry in a newly allocated slice. Raft keeps the slice
@@ -246,8 +246,8 @@ func decodeEntry(data []byte) (entry, error) {
 	e.rest = data[entryHeaderSize:]
 	// A session or a group takes at least two bytes. A count that needs more
 	// bytes than there are is invalid, and must not determine the size of an
-	// allocation. A TermStart has neither: its number of groups is a feature
-	// version.
+	// allocation. A TermStart has no sessions and no groups. It has its feature
+	// version in the field for the number of groups.
 	if e.kind == entryBatch && max(e.sessions, e.groups) > len(e.rest)/2 {
 		return e, fmt.Errorf("entry counts %d sessions, %d groups in %d bytes: %w",
 			e.sessions, e.groups, len(e.rest), ErrFormat)
@@ -339,7 +339,7 @@ func ReadRecord(data []byte) (Record, error) {
 
 func readOps(body []byte) ([]RecordOp, error) {
 	if len(body) == 0 {
-		return nil, nil // the forwarder has given up the group with this number
+		return nil, nil // a group without operations
 	}
 	var r groupReader
 	if err := r.open(body); err != nil {

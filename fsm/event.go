@@ -95,10 +95,10 @@ type Event struct {
 	Sharded bool
 	// Payload is the message of EventPublish. The event owns it.
 	Payload []byte
-	// Session is the index into Result.Sessions of the session that sent the
-	// command. It is -1 if no command caused the event (a key expired by
-	// itself). Origin is the number of the connection on the node of that
-	// session.
+	// Session is the index into Result.Sessions of the session whose command was
+	// running. It is -1 if no command was running, for example if a key expired
+	// by itself, or if the machine served a waiter. Origin is the number of the
+	// connection on the node of that session.
 	Session int
 	Origin  uint64
 	// Group is the index into Result.Groups of the group that was running. It
@@ -185,8 +185,8 @@ func (c *Ctx) publish(channel, message []byte, sharded bool) {
 }
 
 // Notify emits a keyspace notification for a key. class is the letter of the
-// event in notify-keyspace-events. Commands call Notify at the same points as
-// Redis does.
+// event in notify-keyspace-events. The commands of Redis call Notify at the same
+// points as in Redis.
 func (c *Ctx) Notify(class, event, key string) {
 	n := c.m.notices
 	if n == 0 || !c.wants(EventKeyspace) || n&noticeOf(class[0]) == 0 || n&(noticeKeyspace|noticeKeyevent) == 0 {
@@ -252,8 +252,8 @@ func (n notices) String() string {
 // which nodes write them to the log. This form contains the number of receivers
 // on the publisher's node when that node received the command. Subscribers are
 // not part of the state. If each node counted its own receivers, the replies
-// would differ from node to node. With the number in the command, every stored
-// reply has the same number.
+// would differ from node to node. Because the command contains the number, all
+// nodes compute the same reply.
 const (
 	PublishCommand  = "_publish"
 	SpublishCommand = "_spublish"
@@ -263,8 +263,8 @@ func publish(c *Ctx, args [][]byte) Reply  { return c.send(args, false) }
 func spublish(c *Ctx, args [][]byte) Reply { return c.send(args, true) }
 
 // send publishes a message and returns the number of receivers that the command
-// contains. A PUBLISH of a script contains no such number, because the script does
-// not run on the publisher's node. send then returns 0.
+// contains. A PUBLISH of a script contains no such number, because the script may
+// run on another node than the publisher's. send then returns 0.
 func (c *Ctx) send(args [][]byte, sharded bool) Reply {
 	c.publish(args[1], args[2], sharded)
 	if len(args) < 4 {
@@ -297,8 +297,9 @@ const (
 
 // LockEvent is a step in the history of locks. Events are not part of the state,
 // the replies or the hash chain. A machine creates them if RecordLocks has
-// turned them on, for the locks that LOCK ACQUIRE has taken. From FeatureHistory
-// on, it also creates them for strings with the mark keyspace.IsLock.
+// turned them on, for the locks that LOCK ACQUIRE has taken, and for all values of
+// the type lock. From FeatureHistory on, it also creates them for strings with the
+// mark keyspace.IsLock.
 type LockEvent struct {
 	Kind LockEventKind
 	DB   int
@@ -309,8 +310,8 @@ type LockEvent struct {
 	Token Pos
 	Key   string
 	Owner string
-	// LockClient is the client that got the lock, or whose command ended the
-	// grant. It is zero if no client got the lock or ended the grant.
+	// LockClient is the client whose command made or ended the grant. It is zero
+	// if the grant ended without a command of a client, for example by expiry.
 	LockClient
 
 	// Since is the lease clock when the grant began. It is 0 if LOCK ACQUIRE did
@@ -324,9 +325,9 @@ type LockEvent struct {
 	Shared bool  // SHARED or LIMIT
 	Limit  int   // LIMIT, else 0
 	Waited int64 // nanoseconds that the client waited for the lock
-	// Before is the time in nanoseconds for which the owner had the key before it
-	// became a lock. It is 0 if the command that made the key also made it a
-	// lock.
+	// Before is the time in nanoseconds for which the owner had the key before
+	// the key became a lock. It is 0 if the command that made the key also made
+	// it a lock.
 	Before int64
 
 	// The following fields are set in LockEnded.
@@ -336,7 +337,8 @@ type LockEvent struct {
 }
 
 // MaxLockEvents is the largest number of events of locks in the result of an
-// entry. It bounds the memory that an entry with many holders takes.
+// entry. It bounds the memory of the events of an entry that ends the grants of
+// many holders.
 const MaxLockEvents = 1 << 16
 
 // lockRecord collects the events of locks of the entry that is being applied.
@@ -444,7 +446,7 @@ func (c *Ctx) noteString(o *keyspace.Object, before int64) {
 }
 
 // holdersGranted notes the grants of holders that have received new tokens
-// because their lock was stored under another key.
+// because their lock was stored under another key or in another database.
 func (c *Ctx) holdersGranted(o *keyspace.Object) {
 	if !c.m.recordsLocks {
 		return
@@ -485,8 +487,8 @@ func (c *Ctx) noteEnd(key, owner string, token Pos, how string, g *Grant) {
 //
 // A command that requires an absent key may make a string. This string is a lock as
 // soon as it has a time to live. A string that replaces a lock is a lock too, unless
-// its command keeps the deadline. Such a command, for example INCR or APPEND, computes
-// the new value from the old one, so the key is a counter or the like.
+// its command keeps the deadline. Such a command, for example INCR or APPEND, usually
+// computes the new value from the old one, so the key is probably not a lock.
 func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 	if c.m.features < FeatureHistory {
 		o.Mark = keyspace.NoLock
@@ -508,7 +510,7 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 	case old.Mark == keyspace.IsLock:
 		o.Mark = keyspace.IsLock
 	case old.Mark == keyspace.NoLock || o.Mark != keyspace.IsLock:
-		o.Mark = keyspace.NoLock // the command does not require an absent key
+		o.Mark = keyspace.NoLock // the key existed, so the command does not require an absent key
 	}
 	if o.Mark == keyspace.MadeIfAbsent && o.Deadline != 0 {
 		o.Mark = keyspace.IsLock
@@ -536,11 +538,83 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 	}
 }
 
-// unmarked notes the end of the grant of an object that was replaced, unless
-// grantEnded notes it.
+// unmarked notes the end of the grant of a string that was replaced, and begins the
+// delay of the lock if it was lost. It does nothing if the string was not a lock, or if
+// grantEnded does the same for it (see keyspace.Object.Granted).
 func (c *Ctx) unmarked(old *keyspace.Object, how string) {
 	if old.Mark == keyspace.IsLock && !old.Granted {
 		c.noteEnd(old.Key, old.Str, old.Token, how, nil)
 		c.lost(old.Key, how)
+	}
+}
+
+// Trace is a set of functions that Apply calls for the effects of an entry, command
+// by command. Package verify/replay uses it to execute the same commands on a real
+// Redis. A trace does not affect the state or the replies.
+//
+// The arguments and the reply are valid only during the call.
+type Trace struct {
+	// Ran is called for each command that was executed, whether alone, in a
+	// transaction, or as an effect of a script. A script that the machine
+	// executes natively is one command. proto is the RESP version of the
+	// connection that sent the command.
+	Ran func(db int, args [][]byte, reply Reply, proto int)
+	// Served is called when a blocking command that waited gets its reply.
+	Served func(db int, args [][]byte, reply Reply)
+	// Expired is called for a key whose deadline has passed. This happens
+	// before Ran is called for a command that finds the key absent. It may
+	// happen more than once for a key.
+	Expired func(db int, key string)
+	// PassedOn is called after a grant has ended because its reply could not reach
+	// the client that had waited for the lock.
+	PassedOn func(db int, key string)
+}
+
+// Trace sets the trace for further calls of Apply, nil for none. Clones are not
+// traced.
+func (m *Machine) Trace(t *Trace) { m.trace = t }
+
+// ran reports a command to the trace.
+func (c *Ctx) ran(db int, args [][]byte, reply Reply) {
+	if t := c.m.trace; t != nil && !c.readOnly {
+		t.Ran(db, args, reply, c.proto)
+	}
+}
+
+// tracedServe reports a served waiter to the trace.
+func (c *Ctx) tracedServe(n *waiter, reply Reply) {
+	if t := c.m.trace; t != nil {
+		t.Served(n.db, n.args, reply)
+	}
+}
+
+// tracedExpiry reports a key whose deadline has passed to the trace.
+func (c *Ctx) tracedExpiry(db int, key string) {
+	if t := c.m.trace; t != nil {
+		t.Expired(db, key)
+	}
+}
+
+// tracedPassOn reports to the trace that a grant has ended because its client could
+// not get the reply.
+func (c *Ctx) tracedPassOn(db int, key string) {
+	if t := c.m.trace; t != nil && t.PassedOn != nil {
+		t.PassedOn(db, key)
+	}
+}
+
+// tracedPendingExpiry reports to the trace the expired keys that only a later entry
+// removes: see expireDue.
+func (c *Ctx) tracedPendingExpiry() {
+	if c.m.trace == nil {
+		return
+	}
+	for db := range c.m.dbs {
+		c.m.expiry.Scan(db, func(o *keyspace.Object) bool {
+			if o.Deadline <= c.now {
+				c.tracedExpiry(db, o.Key)
+			}
+			return o.Due() <= c.now
+		})
 	}
 }

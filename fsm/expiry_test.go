@@ -97,7 +97,7 @@ func expiryMass(t *testing.T, features, perEntry int) {
 }
 
 // TestExpiry_LongNames: from FeatureBudget on, an entry expires fewer keys if
-// their names are long, but at least one key.
+// their names are long.
 func TestExpiry_LongNames(t *testing.T) {
 	const length = 32 << 10
 	const perKey = fsm.ExpiryKeyWork + length/fsm.ExpiryNameBytes

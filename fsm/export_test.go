@@ -21,14 +21,15 @@ const (
 	ExpiryNameBytes = expiryNameBytes
 )
 
-// FewEnded is the number of waits of a user or of an earlier start from which
-// the machine does not end them one by one.
+// FewEnded is the smallest number of waits of a user, or of an earlier start, that
+// the machine ends together and not one by one.
 const FewEnded = fewEnded
 
-// FewFlushed is the number of keys up to which a flush visits all keys.
+// FewFlushed is the number of keys up to which a flush visits all keys, from
+// FeatureDeferred on.
 const FewFlushed = fewFlushed
 
-// These are the constants of deferred keys.
+// These constants bound the work for waiters in one entry: see serve.go.
 const (
 	FewReady    = fewReady
 	ServeWork   = serveWork
@@ -38,20 +39,23 @@ const (
 	CheckedWork = checkedWork
 )
 
-// MaxWaitWeight is the largest weight of the waiters of one user or one node.
+// MaxWaitWeight is the largest sum of the weights of the waiters of one user or
+// one node.
 const MaxWaitWeight = maxWaitWeight
 
-// MaxKeptReply is the size of the largest reply that a session keeps.
+// MaxKeptReply is the size, in bytes, of the largest reply that a session keeps.
 const MaxKeptReply = maxKeptReply
 
-// MaxSnapshotBlock is the largest block that a reader of snapshots accepts.
+// MaxSnapshotBlock is the size, in bytes, of the largest block that a reader of
+// snapshots accepts.
 const MaxSnapshotBlock = maxSnapshotBlock
 
 // Speculated returns the machine on which a speculative execution ran.
 func Speculated(sp *Speculation) *Machine { return sp.c.m }
 
-// StateOf writes the state that commands can read, for comparing machines with
-// different histories.
+// StateOf writes the state without its log index, term, cluster id, hash chain,
+// counters and sessions. It is for comparing a speculative execution with the
+// execution of the entry.
 func StateOf(m *Machine, w io.Writer) error {
 	f := m.Clone()
 	f.applied, f.term, f.clusterID, f.chain, f.stats = 0, 0, "", 0, Stats{}

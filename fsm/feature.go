@@ -32,8 +32,9 @@ const (
 	//   - ZUNIONSTORE and the related commands keep a score of -0 in every
 	//     large result.
 	//   - SuspendCommand accepts SuspendDrop.
-	//   - The reply for a blocking command that waits says with which
-	//     arguments the node executes the command again (see ResumeArgs).
+	//   - The reply for a blocking command that waits contains the last
+	//     arguments with which the node executes the command again, if they
+	//     change (see ResumeArgs).
 	//   - The cluster has settings other than notify-keyspace-events.
 	FeatureMend = 2
 
@@ -45,8 +46,9 @@ const (
 	// FeatureBudget changes the meaning of entries in these ways:
 	//   - A change of a user's rights ends the waits of that user.
 	//   - Nodes reserve numbers for client connections (see ClientIDsCommand).
-	//   - One entry expires keys up to an amount of work (see expiryWork). Below
-	//     this version it expires up to expiryPerEntry keys, of any size.
+	//   - An entry expires keys up to a certain amount of work (see
+	//     expiryWork). Below this version, an entry expires up to
+	//     expiryPerEntry keys, however long their names are.
 	//
 	// From this version on, a node may also send the leader a frame that cancels
 	// a read.
@@ -89,17 +91,18 @@ const (
 	//     no client gets it (see Ctx.lost).
 	//   - LOCK LIST WAITED lists the locks that clients wait for, those with
 	//     the most waiters first.
-	//   - SET NX GET of a free lock that belongs to a waiting client is an error,
-	//     because its null reply would say that the client got the lock.
+	//   - SET NX GET of a free lock that is reserved for a waiting client is an
+	//     error, because its null reply would say that the caller got the lock.
 	FeatureDelay = 9
 
 	// FeatureParts changes the meaning of entries in these ways:
 	//   - SuspendCommand with SuspendEnd or SuspendDrop may name the waiters
 	//     that it removes. Below this version, a call that names waiters has no
 	//     effect.
-	//   - After an operation, the machine tries to serve waiters only at keys
-	//     whose values may satisfy them (see Ctx.mayServe). This may change
-	//     the order in which it serves the waiters of several keys.
+	//   - When a waiter leaves its queues, or its session is resumed or passed
+	//     over, the machine checks only those of its keys that may satisfy a
+	//     waiter (see Ctx.mayServe). This may change the order in which it
+	//     serves the waiters of several keys.
 	//   - If SET NX or SETNX succeeds because the key already has the value
 	//     (see SettingIdempotent), it renews the grant of the lock, so that the
 	//     grant does not pass to the next waiter.
@@ -120,8 +123,8 @@ const (
 	// FeatureWaits changes the meaning of entries in these ways:
 	//   - A blocking command that would have to wait gets an error if too many
 	//     clients of its user or of its node wait already (see maxWaitWeight).
-	//   - When a node has started again, one entry ends the waits of its
-	//     earlier start. This entry ends the open waits before the served
+	//   - If an earlier start of a node has many waiters (see fewEnded), the
+	//     entry that ends their waits ends the open waits before the served
 	//     ones. This may change the order in which other waiters are served.
 	FeatureWaits = 11
 
@@ -131,11 +134,11 @@ const (
 	//   - When the rights of a user change, the entry that changes them may end
 	//     only some of the user's waits. Later entries end the others: see
 	//     endWaitsOf. When a session with many waiters is resumed, later entries
-	//     check most of the waiters.
+	//     may check some of the waiters: see checkResumed.
 	//   - FLUSHALL and FLUSHDB of more than fewFlushed keys give new versions to
 	//     all keys of the database, present or absent: see removeAll.
-	//   - MSETEX with NX fails during a quarantine, and the lock delay and the
-	//     quarantine apply to MSETEX in scripts.
+	//   - During a quarantine, MSETEX with NX that would create its keys fails.
+	//     The lock delay and the quarantine apply to MSETEX in scripts.
 	//   - If a script calls more than MaxOps commands, the later commands of its
 	//     pipeline give their keys neither a version that belongs to a later
 	//     entry, nor a version lower than one that the script has given.
@@ -236,8 +239,8 @@ func NeedsFeature(cmd *Command, args [][]byte, need, features int) string {
 		name, need, features)
 }
 
-// appendFeatures writes the feature version into a snapshot. Programs that do
-// not know the record refuse the snapshot.
+// appendFeatures writes the feature version into a snapshot, from FeatureMend on.
+// Programs that do not know the record refuse the snapshot.
 func (m *Machine) appendFeatures(b []byte) []byte {
 	if m.features < FeatureMend {
 		return b

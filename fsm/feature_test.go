@@ -93,8 +93,9 @@ func TestFeatures_Unknown(t *testing.T) {
 	}
 }
 
-// TestFeatures_Command: Table.CheckAt and a machine refuse a command that the
-// feature version does not include, at any position in a group.
+// TestFeatures_Command: Table.CheckAt refuses a group with a command that the
+// feature version does not include. A machine returns an error for the command,
+// and executes the other commands of the group.
 func TestFeatures_Command(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.MaxFeatures)

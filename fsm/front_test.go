@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestReply_Encode: Encode writes the same bytes as Append, and does not copy a
-// large string.
+// TestReply_Encode: Encode writes the same bytes as Append, in pieces that are
+// hardly larger than the largest string. It stops at the first error of write.
 func TestReply_Encode(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	many := make([]fsm.Reply, 20_000)

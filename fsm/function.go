@@ -122,9 +122,9 @@ var functionCommands = []Command{
 	},
 }
 
-// libraryCommand is the logged effect of FUNCTION LOAD and FUNCTION RESTORE
-// that adds a library. Its arguments are the name, the code, and each function
-// in the encoding of library.AppendFunction.
+// libraryCommand is the logged effect of FUNCTION LOAD and FUNCTION RESTORE. It
+// adds a library. Its arguments are the name, the code, and each function in the
+// encoding of library.AppendFunction.
 const libraryCommand = "_library"
 
 // These are the errors of functions. All but the last are exactly those of
@@ -237,7 +237,7 @@ func (c *Ctx) compileLibrary(
 	return library.New(name, string(code), sha, &r), ""
 }
 
-// recordLibrary records a library that was added, as an effect.
+// recordLibrary records the addition of a library as an effect.
 func (c *Ctx) recordLibrary(lib *library.Library) {
 	c.changes++
 	args := [][]byte{nil, []byte(lib.Name), []byte(lib.Code)}

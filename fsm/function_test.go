@@ -31,7 +31,8 @@ func TestFunction_Called(t *testing.T) {
 	if s.lines.last.Function != "half" || s.lines.last.Register != nil {
 		t.Errorf("the last call was of %q, want a call of half", s.lines.last.Function)
 	}
-	// A node without an interpreter can apply and list the logged libraries.
+	// FUNCTION LIST and FUNCTION STATS describe the logged libraries, also on a
+	// node without an interpreter.
 	s.group("FUNCTION|LIST|LIBRARYNAME|COUNT*", "FUNCTION|STATS")
 	s.want("list", "*1 *6 $12 library_name $8 counting $6 engine $3 LUA $9 functions *4 *6 $4 name $3 bad $11 description $0  $5 flags *1 +no-writes "+
 		"*6 $4 name $4 half $11 description $-1 $5 flags *0 *6 $4 name $4 look $11 description $0  $5 flags *1 +no-writes *6 $4 name $2 up $11 description $-1 $5 flags *0 "+
@@ -59,7 +60,7 @@ func TestFunction_Replaced(t *testing.T) {
 	}
 }
 
-// dump returns the reply of FUNCTION DUMP.
+// dump returns the payload that FUNCTION DUMP returns.
 func (s *stage) dump() string {
 	s.t.Helper()
 	var g fsm.Group
@@ -74,7 +75,8 @@ func (s *stage) dump() string {
 	return strings.TrimSuffix(payload, "\r\n")
 }
 
-// restored sends FUNCTION RESTORE. The payload may contain bars.
+// restored executes FUNCTION RESTORE and returns its reply. The payload may
+// contain bars.
 func (s *stage) restored(payload string, policy ...string) string {
 	s.t.Helper()
 	args := [][]byte{[]byte("FUNCTION"), []byte("RESTORE"), []byte(payload)}
@@ -115,8 +117,8 @@ func TestFunction_Restored(t *testing.T) {
 	}
 }
 
-// TestFunction_RestoreIsBounded: if FUNCTION RESTORE would add too many
-// libraries for one command, it adds none and removes none.
+// TestFunction_RestoreIsBounded: if the libraries of a FUNCTION RESTORE are
+// together too large for one command, it adds none and removes none.
 func TestFunction_RestoreIsBounded(t *testing.T) {
 	s := newStage(t)
 	s.quick = true
@@ -164,8 +166,8 @@ func TestFunction_Limits(t *testing.T) {
 }
 
 // TestFunction_Snapshot: snapshots contain libraries. A node without an
-// interpreter restores and deletes libraries, but it cannot load them or call
-// their functions.
+// interpreter can read them from a snapshot and delete them, but it cannot load
+// libraries or call their functions.
 func TestFunction_Snapshot(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|"+counting, "FUNCTION|LOAD|#!lua name=other\nregister words a description no-cluster", "FCALL|up|1|k")

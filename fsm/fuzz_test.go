@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// documented reports whether an error is one of the package's exported errors.
+// documented reports whether an error is one of the exported errors about bytes
+// that cannot be decoded.
 func documented(err error) bool {
 	for _, e := range []error{fsm.ErrShort, fsm.ErrChecksum, fsm.ErrVersion, fsm.ErrFormat} {
 		if errors.Is(err, e) {
@@ -25,7 +26,7 @@ func documented(err error) bool {
 	return false
 }
 
-// goldenEntries returns the entries of the golden files in testdata, as seeds.
+// goldenEntries returns the entries of two golden files in testdata, as seeds.
 func goldenEntries(f *testing.F) [][]byte {
 	var entries [][]byte
 	for _, file := range []string{"testdata/golden-entries-v1", "testdata/golden-scripts-v1"} {
@@ -42,8 +43,8 @@ func goldenEntries(f *testing.F) [][]byte {
 	return entries
 }
 
-// reseal corrects the checksum of an entry, so that the fuzzer reaches the
-// decoder.
+// reseal returns a copy of an entry with a correct checksum, so that the fuzzer
+// also tests the decoder.
 func reseal(data []byte) []byte {
 	data = bytes.Clone(data)
 	if len(data) >= 8 {
@@ -67,7 +68,7 @@ func FuzzEntry(f *testing.F) {
 				m := fsm.New(table)
 				res, err := m.Apply(1, 3, entry)
 				if err != nil && !documented(err) {
-					t.Fatalf("error %v", err)
+					t.Fatalf("Apply returned %v, want no error or a documented one", err)
 				}
 				results[i] = res
 				states[i] = snapshotOf(t, m)
@@ -100,7 +101,7 @@ func FuzzGroup(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if err := table.Check(body, false); err != nil {
 			if !documented(err) {
-				t.Fatalf("error %v", err)
+				t.Fatalf("Check returned %v, want a documented error", err)
 			}
 			if table.Check(body, true) == nil {
 				t.Fatal("Check refuses the group for the log, but accepts it as a read")
@@ -162,7 +163,7 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// resealBlocks corrects the checksums of a snapshot's blocks.
+// resealBlocks returns a copy of a snapshot with correct checksums of its blocks.
 func resealBlocks(data []byte) []byte {
 	data = bytes.Clone(data)
 	const head = len("HFSNAP") + 1

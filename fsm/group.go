@@ -16,11 +16,12 @@ const (
 	groupUser
 )
 
-// Group is the commands of one connection that are logged together, in the
-// encoding of the log:
+// Group contains commands of one pipeline of a connection. They are logged
+// together, or executed together as a read. This is the encoding of the log:
 //
-//	flags (bit 0: RESP3, bit 1: see Track, bit 2: has a script, or costly reads and
-//	      writes, bit 3: has a user, bits 4 and 5: see ScriptBudget; not in the log) |
+//	flags (bit 0: RESP3, bit 1: see Track, bit 2: the leader has to execute the
+//	      group speculatively, bit 3: has a user, bits 4 and 5: see ScriptBudget; the
+//	      leader clears bits 4 and 5 before it logs the group) |
 //	origin | length, name of the user | operations …
 //	operation: kind | db | argc | argc × (length, bytes)          command
 //	           kind | number of watches | watches | number of commands |
@@ -81,12 +82,12 @@ func (g *Group) Reset(proto int, origin uint64) {
 
 // Track requests events for the keys that the group reads, for a connection
 // with tracking. If the group goes through the log, Apply emits an EventTracked
-// for each read, in order with the changes.
+// for each key that is read, in order with the changes.
 func (g *Group) Track() { g.buf[0] |= groupTrack }
 
 // As sets the ACL user whose rules apply to the commands that scripts of the
-// group call. Without a user, the scripts may call every command. As may be
-// called once, before the first operation.
+// group call. Without a user, no rules apply to these commands. As may be called
+// once, before the first operation.
 func (g *Group) As(user string) {
 	if g.ops > 0 || g.buf[0]&groupUser != 0 {
 		panic("fsm: Group.As called twice or after the first operation")
@@ -105,7 +106,7 @@ func (g *Group) Ops() int { return g.ops }
 // Size returns the number of encoded bytes.
 func (g *Group) Size() int { return len(g.buf) }
 
-// Bytes returns the encoding. It is valid until the next Reset.
+// Bytes returns the encoding. It is valid until the next call of Reset or Skip.
 func (g *Group) Bytes() []byte { return g.buf }
 
 // Release drops a buffer of more than keep bytes, so that idle connections take

@@ -22,7 +22,7 @@ func acquires(key, owner string, n int) [][]string {
 
 func reply(res *fsm.Result) string { return string(res.Groups[0].Reply) }
 
-// TestHeir_Time checks that not every command for a lock visits all waiters
+// TestHeir_Time checks that commands for a lock do not each visit all waiters
 // that are passed over, and that these waiters can get the lock when their node
 // is connected again.
 func TestHeir_Time(t *testing.T) {

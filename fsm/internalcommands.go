@@ -13,8 +13,7 @@ import (
 const VersionCommand = "_version"
 
 // MemoryCommand is the internal read behind MEMORY USAGE. It returns an
-// estimate of the size of a key's value in bytes, and null if the key is
-// absent.
+// estimate of the size of a key's value in bytes, or null if the key is absent.
 const MemoryCommand = "_memory"
 
 // PositionCommand is an internal read that returns the applied index of the
@@ -83,8 +82,9 @@ func memoryOf(c *Ctx, args [][]byte) Reply {
 	return Int(o.Coll.Memory(o.Type))
 }
 
-// The numbers of client connections are unique in the cluster. Each start of a
-// node reserves blocks of numbers in the log, and assigns them in order.
+// The numbers of client connections, up to MaxClientID, are unique in the
+// cluster. Each start of a node reserves blocks of numbers in the log, and
+// assigns them in order.
 const (
 	// ClientIDsCommand reserves a block of client numbers. Its argument is the
 	// size of the block. It returns the first number.

@@ -257,8 +257,8 @@ func recount(o *keyspace.Object) int64 {
 	return n
 }
 
-// brokenLocks returns an error if the grants, their number or the tokens do not
-// match the keys.
+// brokenLocks returns an error if the grants, the tokens or the numbers of locks
+// do not match the keys.
 func (m *Machine) brokenLocks() error {
 	for db := range m.dbs {
 		n, others := 0, 0
@@ -357,9 +357,9 @@ func firstInLine(m *Machine, k waitKey) (n *waiter) {
 	return n
 }
 
-// IdleLock returns an error if a lock has a waiter that can be served, because the
-// lock is free or the waiter may join its holders. After an entry, there must be
-// no such waiter.
+// IdleLock returns an error if the first waiter for a lock that is not passed over
+// can be served, because the lock is free or the waiter may join its holders. After
+// an entry that leaves no deferred key, there must be no such waiter.
 func IdleLock(m *Machine) error {
 	var err error
 	c := &Ctx{m: m, now: m.clock.Lease}
@@ -380,7 +380,8 @@ func IdleLock(m *Machine) error {
 }
 
 // IdleQueue returns an error if the first waiter for a list or a sorted set can
-// be served. After an entry, there must be no such waiter.
+// be served. After an entry that leaves no deferred key, there must be no such
+// waiter.
 func IdleQueue(m *Machine) error {
 	var err error
 	checked := waitKey{db: -1}

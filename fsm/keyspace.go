@@ -17,8 +17,8 @@ type Pos = keyspace.Pos
 
 // Lookup returns the object of a key, or nil if the key is absent or its
 // deadline has passed. In a read, the deadline may lie between the log's clock
-// and now. The reply then cannot be used until a clock entry is committed, and
-// Lookup sets Ctx.expiryPending.
+// and now. Lookup then sets Ctx.expiryPending, because the reply cannot be used:
+// see Machine.Read.
 func (c *Ctx) Lookup(key []byte) *keyspace.Object {
 	o := c.m.dbs[c.db].Get(key)
 	if o == nil || !c.Expired(o) {
@@ -177,8 +177,8 @@ func (c *Ctx) RemoveAs(o *keyspace.Object, how string) {
 }
 
 // StoreMetadata stores a stream if only its groups or its metadata have changed. Redis
-// does not treat this as a change of the key: WATCH does not fail, trackers get
-// no invalidation, and waiters are not served.
+// does not treat this as a change of the key: a transaction that watches the key does
+// not fail, connections with tracking get no invalidation, and waiters are not served.
 func (c *Ctx) StoreMetadata(o *keyspace.Object) {
 	o.Touched = c.now
 	old := c.m.dbs[c.db].Set(o)
@@ -188,16 +188,15 @@ func (c *Ctx) StoreMetadata(o *keyspace.Object) {
 	}
 }
 
-// Delete removes a key on behalf of a client and publishes the del event.
+// Delete removes a key and emits the keyspace notification "del".
 func (c *Ctx) Delete(o *keyspace.Object) {
 	c.Remove(o)
 	c.Notify("g", "del", o.Key)
 }
 
-// PrepareWalk prepares a command that visits whole databases. It sets expiryPending if
-// there is an expired key whose expiry is not committed yet. The deadline of such a
-// key has passed by the reader's clock, but no entry has removed the key. The reply of
-// the read then cannot be used.
+// PrepareWalk prepares a command that visits whole databases. In a read, a key may be
+// due between the log's clock and now (see keyspace.Object.Due). PrepareWalk then sets
+// Ctx.expiryPending, because the reply cannot be used.
 func (c *Ctx) PrepareWalk() {
 	if o := c.m.expiry.After(c.m.clock.Lease); o != nil && o.Due() <= c.now {
 		c.expiryPending = true
@@ -248,7 +247,7 @@ func (c *Ctx) FlushAll() {
 }
 
 // fewFlushed is the number of keys up to which a flush visits all keys that it
-// removes, from FeatureDeferred on. It is part of what an entry means.
+// removes, from FeatureDeferred on. It is part of the meaning of an entry.
 const fewFlushed = 20_000
 
 // removeAll removes all keys of a database. The caller must update the index of
@@ -312,11 +311,11 @@ func (m *Machine) disown() { m.owner = &container.Owner{} }
 
 // removed lets WATCH notice that an absent key existed in the meantime. A
 // client that watches an absent key and then reads it may have seen a value.
-// Its transaction must then fail, even if the key is absent again. Keys share
-// buckets by their hash. A bucket contains the sum of the versions of the
-// objects that were removed. A sum does not depend on the order of the
-// removals. So a read can compute the sum that a bucket will have after an
-// expired key is removed. If another key of the bucket is removed, a
+// Its transaction must then fail, even if the key is absent again. Each key
+// belongs to a bucket, which its hash determines. A bucket contains the sum of
+// the versions of the objects that were removed. A sum does not depend on the
+// order of the removals. So a read can compute the sum that a bucket will have
+// after an expired key is removed. If another key of the bucket is removed, a
 // transaction fails needlessly, and its client tries again as after any failed
 // transaction.
 //
@@ -386,12 +385,11 @@ func (r *removed) add(owner *container.Owner, o *keyspace.Object) {
 	r.sums.Set(owner, i, r.sums.At(i)+uint64(o.Version))
 }
 
-// version returns the version of an absent key for WATCH. It is 0 if no key of
-// the bucket was removed and the database was never exchanged. due is the
-// object of the key if the key has expired and is not removed yet, else nil.
-// The version is the sum of two parts: the sum of the bucket, as it will be when
-// due is removed, and exchanged. Both only grow, so the version changes whenever
-// one of them does.
+// version returns the version of an absent key for WATCH. due is the object of
+// the key if the key has expired and is not removed yet, else nil. The version
+// is the sum of two parts: the sum of the bucket, as it will be when due is
+// removed, and exchanged. Both only grow, so the version changes whenever one of
+// them does. The version is 0 if both are 0, and always 0 below FeatureAbsent.
 func (r *removed) version(hash uint64, due *keyspace.Object, exchanged Pos) Pos {
 	if !r.counts {
 		return 0
@@ -458,11 +456,11 @@ func (l *snapshotLoader) removed(d *codec.Decoder) error {
 	return d.Err
 }
 
-// These constants bound what one entry expires, so that a million keys with the
-// same deadline do not delay the log. The keys beyond the bound are invisible
-// anyway, because every access compares the deadline with the clock. Later
-// entries remove them. The constants are part of the meaning of an entry: all
-// nodes must stop at the same key.
+// These constants bound the expiry of keys in one entry, so that a million keys
+// with the same deadline do not delay the log. The keys beyond the bound are
+// invisible anyway, because every access compares the deadline with the clock.
+// Later entries remove them. The constants are part of the meaning of an entry:
+// all nodes must stop at the same key.
 const (
 	// expiryWork bounds the work of expiring keys in one entry, in steps, from
 	// FeatureBudget on.
@@ -482,8 +480,10 @@ const (
 )
 
 // expireDue first ends the lock delays whose time has passed: see endDelays. It
-// then removes keys whose deadline has passed, in the order of (deadline,
-// database, key). It stops when the work reaches the bound for one entry.
+// then removes the keys whose deadline has passed, and the holders of locks whose
+// lease has ended. Their order is that of Object.Due, then of the databases, and
+// then of Object.Before. expireDue stops when it reaches the bound for one entry:
+// see mayExpire.
 func (c *Ctx) expireDue() {
 	c.endDelays()
 	for work, n := 0, 0; c.mayExpire(work, n); n++ {

@@ -42,14 +42,15 @@ func (cmd *Command) limit() {
 
 // These limits bound the open waiters.
 const (
-	// maxWaiters and maxWaiterBytes apply to all waiters of the cluster together.
+	// maxWaiters and maxWaiterBytes apply to all open waiters of the cluster
+	// together.
 	maxWaiters     = 1 << 17
 	maxWaiterBytes = 64 << 20
-	// waiterOverhead is the memory that one argument of a waiter takes in addition
-	// to the bytes of the argument.
+	// waiterOverhead is the memory, in bytes, that one argument of a waiter takes
+	// in addition to the bytes of the argument.
 	waiterOverhead = 64
-	// maxWaitWeight is the largest sum of waiter.weight of the waiters of one
-	// user, and of the waiters of one node. Some entries must visit all waiters
+	// maxWaitWeight is the largest sum of waiter.weight of the open waiters of one
+	// user, and of those of one node. Some entries must visit all waiters
 	// of a node (SuspendCommand) or, below FeatureDeferred, of a user (ACL
 	// SETUSER), and an entry must not take longer than 10 ms. Visiting 22,000
 	// waiters that each wait for one list, or 11,000 that wait for locks, takes
@@ -88,17 +89,18 @@ func (n *waiter) weight() int {
 	return 1 + len(n.keys)
 }
 
-// leastWeight is the smallest weight of a waiter. Every waiter has a key.
+// leastWeight is the smallest weight of an open waiter, which waits for at least
+// one key.
 const leastWeight = 2
 
-// weightOf returns the sum of the weights of a user's waiters.
+// weightOf returns the sum of the weights of a user's open waiters.
 func (w *waits) weightOf(user string) int {
 	of, _ := w.users.Get(user)
 	return of
 }
 
 // addWeight adds weight, which may be negative, to the sum of the weights of a
-// user's waiters.
+// user's open waiters.
 func (w *waits) addWeight(user string, weight int) {
 	if of := w.weightOf(user) + weight; of == 0 {
 		w.users.Delete(user)
@@ -121,10 +123,10 @@ const (
 var RestoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, Elements: maxRestored}
 
 // While the cluster has no room for more data, the leader refuses commands with
-// the flag DenyOOM, before they get into the log: see WorkLimits.Full. As in
-// Redis, these are the commands that can make the data set grow. All other
-// commands are executed: reads, deletions, expiry, and the release and renewal
-// of locks.
+// the flag DenyOOM before they get into the log: see WorkLimits.Full, and
+// Weigher.operation for the exceptions. As in Redis, these are the commands that
+// can make the data set grow. All other commands are executed, such as reads,
+// deletions, and the release and renewal of locks.
 
 // FullNotice is implemented by runners that know whether there is room for more
 // data.
@@ -147,8 +149,8 @@ func refusalOf(op byte, text string) string {
 	return text
 }
 
-// RefuseGrowth appends an error in place of each reply of an encoded group. In a
-// transaction, the error is that of EXEC. RefuseGrowth is for groups that are
+// RefuseGrowth appends an error in place of each reply of an encoded group. For
+// a transaction, the error is that of EXEC. RefuseGrowth is for groups that are
 // refused as a whole, for example because all their operations can make the
 // data set grow.
 func RefuseGrowth(dst, body []byte, text string) []byte {
@@ -167,14 +169,14 @@ func RefuseGrowth(dst, body []byte, text string) []byte {
 }
 
 // Grows reports whether the call of the command can make the data set grow. It
-// returns false for LOCK ACQUIRE, which is logged as an internal command and may also
-// extend the lease of a lock that the owner holds.
+// returns false for the internal command that nodes log for LOCK ACQUIRE, because
+// the owner may already hold the lock. The command then only extends the lease.
 func (cmd *Command) Grows(args [][]byte) bool {
 	return cmd.Routed(args).Flags&(DenyOOM|Internal) == DenyOOM && !keepsValue(args)
 }
 
-// keepsValue reports whether args are a SET that succeeds only if the key has the value
-// already (SET key owner IFEQ owner PX ms). Such a SET renews a lock, and adds no data.
+// keepsValue reports whether args are a SET that succeeds only if the key already has
+// the value (SET key owner IFEQ owner PX ms). Such a SET renews a lock, and adds no data.
 func keepsValue(args [][]byte) bool {
 	if len(args) < 5 || !strings.EqualFold(codec.View(args[0]), "set") {
 		return false
@@ -191,9 +193,9 @@ func keepsValue(args [][]byte) bool {
 	return false
 }
 
-// createsKey reports whether args call a native script that acquires a free
-// lock. Native scripts that renew or release a lock also write, but their keys
-// exist.
+// createsKey reports whether args call a native script that would acquire a free
+// lock. Native scripts that only renew or release a lock do not count, although
+// they also write.
 func (w *Weigher) createsKey(args [][]byte) bool {
 	if len(args) < 3 {
 		return false

@@ -33,14 +33,15 @@ func TestLimits_Reply(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got %d bytes, want %d; the end is %q", len(got), len(want), got[max(len(got)-200, 0):])
 	}
-	// The same through the log: the session does not keep so large a reply.
+	// The replies are the same through the log. The session does not keep them,
+	// because they are too large.
 	if got := f.send(); got != want[len("before"):] {
 		t.Errorf("through the log: %d bytes, want %d", len(got), len(want))
 	}
 	var b fsm.BatchBuilder
 	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, f.seq, f.group.Bytes())
 	if g := f.apply(b.Encode(fsm.Header{Term: 1, Stamp: f.stamp})).Groups[0]; g.Status != fsm.StatusReplyLost {
-		t.Errorf("repeated: status %v, want reply lost", g.Status)
+		t.Errorf("repeated: status %v, want StatusReplyLost", g.Status)
 	}
 	// The reply of a transaction has the same bound.
 	f.group.Reset(2, 1)
@@ -79,8 +80,8 @@ func TestLimits_ReplyMemory(t *testing.T) {
 	}
 }
 
-// TestLimits_Arguments: every write command refuses keys and values that a
-// snapshot cannot contain.
+// TestLimits_Arguments: write commands refuse keys and values that a snapshot
+// cannot contain.
 func TestLimits_Arguments(t *testing.T) {
 	f := newFeed(t)
 	const refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
@@ -187,9 +188,9 @@ func TestRead_Concurrent(t *testing.T) {
 	}
 }
 
-// TestLimits_RepeatedKeys: a command that names a key very often costs no more
-// than a command that names it once, or it is refused. If every mention cost a
-// full operation, the test would run for hours.
+// TestLimits_RepeatedKeys: a command that names a key very often costs little
+// more than a command that names it once, or it is refused. If each mention cost
+// a full operation, the test would run for hours.
 func TestLimits_RepeatedKeys(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -257,7 +258,7 @@ func TestLimits_Entry(t *testing.T) {
 		f.add(slices.Concat([]string{"XADD", key, "*"}, slices.Repeat([]string{strings.Repeat("v", length)}, strs))...)
 		return f.send()
 	}
-	add("s", 2, 130<<10) // fills most of a block
+	add("s", 2, 130<<10) // fills a block
 	const refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
 	if got := add("s", 1_000_000, 6); got != refused {
 		t.Errorf("a million strings: %.100q, want an error", got)
@@ -279,7 +280,8 @@ func TestLimits_Entry(t *testing.T) {
 	}
 }
 
-// TestLimits_Sort: the elements that a SORT reads and stores are bounded.
+// TestLimits_Sort: the values that a SORT looks up, and the bytes that it stores,
+// are bounded.
 func TestLimits_Sort(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -321,7 +323,7 @@ func TestLimits_Sort(t *testing.T) {
 	}
 	f.do("RPUSH e e e e e e e e e e e")
 	if got, want := ask("SORT", "e", "BY", "nosort", "GET", "larg*", "GET", "larg*", "GET", "larg*", "GET", "larg*", "GET", "larg*", "STORE", "out"), "-ERR SORT stores more than 50331648 bytes\r\n"; got != want {
-		t.Errorf("SORT that stores 55 MiB: %.100q, want an error", got)
+		t.Errorf("SORT that stores 50 MiB: %.100q, want an error", got)
 	}
 }
 

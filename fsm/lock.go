@@ -51,7 +51,7 @@ type Grant struct {
 	Renewals uint64
 }
 
-// LockClient is a client that holds a lock or waits for one.
+// LockClient is a client that got a lock, waits for one, or ended a grant.
 type LockClient struct {
 	Node string
 	ID   uint64 // number of the connection
@@ -75,7 +75,7 @@ const (
 // These are further ways in which a grant ends, for the history of locks only.
 const (
 	LockDeleted  = "deleted"  // DEL or another command removed the key
-	LockRenamed  = "renamed"  // RENAME or MOVE gave the lock another key
+	LockRenamed  = "renamed"  // RENAME or MOVE gave the lock another key or database
 	LockFlushed  = "flushed"  // FLUSHDB or FLUSHALL
 	LockReplaced = "restored" // a backup has replaced the data
 )
@@ -213,7 +213,7 @@ func (c *Ctx) live(o *keyspace.Object) int {
 	return n
 }
 
-// Holders returns the number of holders of a lock.
+// Holders returns the number of holders of a lock whose lease has not ended.
 func (c *Ctx) Holders(o *keyspace.Object) int { return c.live(o) }
 
 // EachHolder calls f for the holders of a lock in the order of their tokens, until
@@ -227,14 +227,16 @@ func (c *Ctx) EachHolder(o *keyspace.Object, f func(h *keyspace.Holder) bool) {
 	})
 }
 
-// HolderOf returns the holder of a lock that has the given owner.
+// HolderOf returns the holder of a lock that has the given owner. found is false
+// if there is none, or if its lease has ended.
 func (c *Ctx) HolderOf(o *keyspace.Object, owner []byte) (h keyspace.Holder, found bool) {
 	c.live(o)
 	h, found = o.Coll.Lock.Of(codec.View(owner))
 	return h, found && h.Deadline > c.now
 }
 
-// HolderWith returns the holder of a lock that has the given fencing token.
+// HolderWith returns the holder of a lock that has the given fencing token. found
+// is false if there is none, or if its lease has ended.
 func (c *Ctx) HolderWith(o *keyspace.Object, token Pos) (h keyspace.Holder, found bool) {
 	c.live(o)
 	h, found = o.Coll.Lock.WithToken(token)
@@ -242,8 +244,7 @@ func (c *Ctx) HolderWith(o *keyspace.Object, token Pos) (h keyspace.Holder, foun
 }
 
 // editLock returns a copy of o without the holders whose lease has ended. The
-// caller may change the lock of the copy, and must then pass the copy to
-// storeLock.
+// caller may change the lock of the copy, and must pass the copy to storeLock.
 func (c *Ctx) editLock(o *keyspace.Object) *keyspace.Object {
 	n := o.EditLock()
 	for l := n.Coll.Lock; l.Len() > 0 && l.Due <= c.now; {
@@ -410,11 +411,11 @@ func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lo
 //
 // These positions are not part of the state, and no result depends on them. They
 // stay valid when waiters arrive or leave, because a new waiter is queued behind
-// all others. They become invalid when one of their waiters is no longer passed
+// all others. A position becomes invalid when a waiter up to it is no longer passed
 // over.
 
-// manySkipped is how many waiters a search must have skipped before its result is
-// remembered. It bounds the number of queues in overtaken.
+// manySkipped is the number of waiters that a search must have skipped before its
+// result is remembered. It bounds the number of queues in overtaken.
 const manySkipped = 64
 
 // overtaken contains queues of locks, each with a position up to which all its
@@ -498,8 +499,8 @@ func (c *Ctx) LockWanted(key []byte) bool {
 
 // serveLock gives a lock to the first waiter, if the lock is free or if the
 // waiter may join its holders. It continues with the next waiter until one
-// cannot be served. All waiters up to the position last were served or passed
-// over before. The results are those of serveQueue.
+// cannot be served. All waiters up to the position last must have left the queue or
+// be passed over. The results are those of serveQueue.
 func (c *Ctx) serveLock(k waitKey, last Pos) (checked Pos, done bool) {
 	w := &c.m.waits
 	for {
@@ -564,9 +565,9 @@ func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	return o, o != nil && o.Token == p.token
 }
 
-// answered reports whether a renewal of a grant was executed. A client may then
-// have received the reply to the renewal, and so rely on the lock, even if the
-// reply to another command with this owner was lost. So the grant must not pass to
+// answered reports whether a renewal of a grant was executed. If so, a client may
+// have received the reply to the renewal, and may rely on the lock, even if the
+// reply to another command with this owner was lost. So the lock must not pass to
 // another client.
 func (c *Ctx) answered(db int, token Pos) bool {
 	if c.m.features < FeatureShared {
@@ -576,7 +577,9 @@ func (c *Ctx) answered(db int, token Pos) bool {
 	return g != nil && g.Renewals > 0
 }
 
-// passOn ends a provisional grant that the waiter's node will not claim.
+// passOn ends a grant whose reply did not get to its client, for example a
+// provisional grant that the waiter's node will not claim. It does nothing if the
+// grant was renewed: see answered.
 func (c *Ctx) passOn(p *provisional) {
 	o, held := c.holds(p)
 	if !held || c.answered(p.db, p.token) {

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// lockNodes executes commands of clients of several nodes, one in each entry.
+// lockNodes executes commands of clients of several nodes, each in an entry of its
+// own.
 type lockNodes struct {
 	t     testing.TB
 	m     *fsm.Machine
@@ -120,7 +121,8 @@ func TestLock_AnsweredElsewhere(t *testing.T) {
 }
 
 // TestLock_AnsweredBySetNX is like TestLock_AnsweredElsewhere, for a client that asks
-// again with SET NX or SETNX, where the setting lock-idempotent permits it.
+// again with SET NX or SETNX, where the setting lock-idempotent permits it. Below
+// FeatureParts, the next waiter gets the lock.
 func TestLock_AnsweredBySetNX(t *testing.T) {
 	for _, tc := range []struct{ line, reply string }{
 		{"SET k a NX PX 30000", "+OK"},
@@ -149,9 +151,9 @@ func TestLock_AnsweredBySetNX(t *testing.T) {
 }
 
 // TestLock_ReservedForWaiter: while the node of a waiting client is
-// disconnected for a short time, a free lock is reserved for this client.
-// Commands of other clients must not get replies that mean that they have taken
-// the lock.
+// disconnected for a short time, a free lock is reserved for this client. From
+// FeatureDelay on, no reply to a command of another client means that this
+// command has taken the lock.
 func TestLock_ReservedForWaiter(t *testing.T) {
 	for _, tc := range []struct {
 		features int
@@ -172,8 +174,8 @@ func TestLock_ReservedForWaiter(t *testing.T) {
 	}
 }
 
-// TestLock_UndeliveredPassesOn: a lock whose grant could not be delivered, and
-// that its client did not ask for again, passes to the next waiter.
+// TestLock_UndeliveredPassesOn: if a grant could not be delivered, and its client
+// has not asked for the lock again, the lock passes to the next waiter.
 func TestLock_UndeliveredPassesOn(t *testing.T) {
 	for _, mode := range []string{"", " LIMIT 1"} {
 		s := newLockNodes(t, fsm.MaxFeatures)

@@ -23,8 +23,9 @@ type cycled struct {
 	taken, ended []time.Duration
 }
 
-// median returns the median time of a cycle, in nanoseconds. Unlike the mean,
-// it is hardly affected by interruptions in which other processes run.
+// median returns the sum of the median times of the two commands of a cycle, in
+// nanoseconds. Unlike a mean, it is hardly affected by interruptions in which
+// other processes run.
 func (c *cycled) median() float64 {
 	slices.Sort(c.taken)
 	slices.Sort(c.ended)
@@ -108,8 +109,8 @@ func BenchmarkLockCycles(b *testing.B) {
 	b.ReportMetric(lock.median()/set.median(), "LOCK/SET")
 }
 
-// TestLockCycle_Allocations: compared with a cycle of SET NX, a cycle of LOCK
-// makes additional allocations only for the grant and for the address of its
+// TestLockCycle_Allocations: a cycle of LOCK makes at most 2.5 more allocations
+// than a cycle of SET NX. They are for the grant and for the address of its
 // client.
 func TestLockCycle_Allocations(t *testing.T) {
 	set, lock := cyclesOf(t)

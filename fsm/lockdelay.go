@@ -14,10 +14,10 @@ import (
 // This file applies the delays of locks. Package lockdelay parses the rules and
 // stores the delays.
 
-// delayOf returns the delay of a lock with a key, in nanoseconds, by the
-// setting lock-delay. The first pattern that matches determines it. Comparing a
-// key with all patterns may take at most maxPatternSteps steps. A key that
-// needs more steps has no delay.
+// delayOf returns the delay of a lock with a key, in nanoseconds. The first
+// pattern of the setting lock-delay that matches the key determines it. Comparing
+// a key with all patterns may take at most maxPatternSteps steps. A key that needs
+// more steps has no delay.
 func (c *Ctx) delayOf(key string) int64 {
 	if c.m.features < FeatureDelay || len(c.m.settings) == 0 {
 		return 0
@@ -49,8 +49,8 @@ func CheckLockDelay(text string) error {
 }
 
 // lost begins the delay of a lock of the current database after one of its grants has
-// expired or was broken. It does nothing if the grant ended in another way, because
-// an owner that has released the lock does not have to notice a loss.
+// expired or was broken. It does nothing if the grant ended in another way. For
+// example, an owner that has released the lock does not have to notice a loss.
 func (c *Ctx) lost(key, how string) {
 	if how != LockExpired && how != LockBroken {
 		return
@@ -63,7 +63,7 @@ func (c *Ctx) lost(key, how string) {
 }
 
 // DelayLeft returns the nanoseconds until the delay of a lock of the current database
-// ends. No client gets the lock before that.
+// ends, or 0 if the lock has no delay. No client gets the lock before the delay ends.
 func (c *Ctx) DelayLeft(key []byte) int64 {
 	d := &c.m.locks.delays
 	if !c.mayDelay() {
@@ -101,8 +101,8 @@ func (c *Ctx) DelayError(key []byte) Reply {
 
 // ReservedError returns the error of a command that would take a free lock although
 // another client waits for it. The command has no other reply for this case, because
-// its null reply says that the client got the lock. ReservedError returns None if the
-// command may take the lock.
+// its null reply says that the client got the lock. ReservedError returns None if no
+// other client has to get the lock first.
 func (c *Ctx) ReservedError(key []byte) Reply {
 	if c.m.features < FeatureDelay || c.atomic || !c.LockWanted(key) {
 		return None
@@ -111,8 +111,8 @@ func (c *Ctx) ReservedError(key []byte) Reply {
 }
 
 // delayedCall returns the error for a script's write command that would take a
-// lock during its delay. It returns None if the reply of the command itself can
-// say that the command has not taken the lock.
+// lock during its delay. It returns None if there is no such lock, or if the reply
+// of the command itself can say that the command has not taken the lock.
 func (c *Ctx) delayedCall(cmd *Command, args [][]byte) Reply {
 	if !c.mayDelay() || !c.createsLock(cmd) || ifAbsent(cmd, args) {
 		return None

@@ -9,7 +9,7 @@ import (
 )
 
 // TestLockDelay_Features: below FeatureDelay, the setting lock-delay has no
-// effect.
+// effect. It takes effect when the feature version is raised.
 func TestLockDelay_Features(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureHistory)
 	o.args([]byte(fsm.SetSettingsCommand), []byte(fsm.SettingDelay), []byte("* 5000"))
@@ -25,7 +25,8 @@ func TestLockDelay_Features(t *testing.T) {
 }
 
 // TestLockDelay_Restored: a backup contains the delays. In a cluster that
-// restores the backup, each delay lasts for the time that was left of it.
+// restores the backup, each delay lasts for the time that was left of it in the
+// backup.
 func TestLockDelay_Restored(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.args([]byte(fsm.SetSettingsCommand), []byte(fsm.SettingDelay), []byte("* 5000"))
@@ -50,8 +51,8 @@ func TestLockDelay_Restored(t *testing.T) {
 	}
 }
 
-// TestLockDelay_Expiring: the delay of an expired lock begins even before an
-// entry removes the lock. Here, the first entry after the deadline does not
+// TestLockDelay_Expiring: no client gets an expired lock before an entry removes
+// the lock and begins its delay. Here, the first entry after the deadline does not
 // remove the lock, because the entry already removes as many keys as one entry
 // may.
 func TestLockDelay_Expiring(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// BenchmarkLocks measures what the commands on locks cost when they are applied.
+// BenchmarkLocks measures the cost of applying commands on locks, with and without
+// the events of locks.
 func BenchmarkLocks(b *testing.B) {
 	for _, bench := range []struct {
 		name    string

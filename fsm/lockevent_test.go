@@ -57,7 +57,8 @@ func (b *lockBook) add(events []fsm.LockEvent) error {
 	return nil
 }
 
-// compare returns an error unless the grants of the state are the open grants of the book.
+// compare returns an error unless the grants of the state are the open grants of
+// the book.
 func (b *lockBook) compare(m *fsm.Machine) error {
 	state := make(map[fsm.Pos]string)
 	fsm.OpenGrants(m, func(db int, key, owner string, token fsm.Pos) { state[token] = describeLock(db, key, owner) })
@@ -113,8 +114,8 @@ func history(t *testing.T, o *operated, lines ...string) string {
 	return strings.Join(all, "; ")
 }
 
-// TestLockEvents checks the events of the commands, and of the expiry, with which
-// a lock begins or ends.
+// TestLockEvents checks the events of commands that begin or end grants of locks,
+// and the events of expiry.
 func TestLockEvents(t *testing.T) {
 	for _, c := range []struct {
 		lines string // separated by semicolons
@@ -139,9 +140,9 @@ func TestLockEvents(t *testing.T) {
 		{"set k 1 nx px 100; incr k; incr k", "granted k to 1; overwritten k to 1"},
 		{"set k a nx px 100; flushdb", "granted k to a; flushed"},
 		{"set k a nx px 100; swapdb 0 1", "granted k to a; swapped with 1"},
-		// These keep the grant.
+		// These keep the grant until DEL.
 		{"set k a nx px 100; set k a px 200; pexpire k 500; persist k; set k b nx px 9; del k", "granted k to a; deleted k to a"},
-		// These begin with SETNX.
+		// These make a key without a time to live, or several keys.
 		{"setnx k a; after 30: pexpire k 100; del k", "granted k to a before 30; deleted k to a"},
 		{"set k a nx; expire k 1; delifeq k a", "granted k to a; released k to a"},
 		{"setnx k a; after 50: getset k b; del k",

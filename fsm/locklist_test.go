@@ -48,7 +48,8 @@ func (l *listed) list(line string) (keys []string, cursor string) {
 	return keys, strings.Split(string(out), "\r\n")[2]
 }
 
-// walk returns the keys of all pages, and the units of work that they took.
+// walk returns the keys of all pages, and the units of work that they took. It
+// calls between, unless nil, after each page but the last.
 func (l *listed) walk(options string, between func(page int)) (keys []string, steps int) {
 	l.t.Helper()
 	for cursor, page := "0", 0; ; page++ {
@@ -140,7 +141,7 @@ func TestLockList_Changes(t *testing.T) {
 	}
 }
 
-// TestLockList_Large: a page ends when it exceeds 1 MiB, and long owners are
+// TestLockList_Large: a page ends when it reaches 1 MiB, and long owners are
 // truncated.
 func TestLockList_Large(t *testing.T) {
 	l, _ := newListed(t, 0)
@@ -200,9 +201,10 @@ func TestLockList_Budget(t *testing.T) {
 	}
 }
 
-// TestLockList_Holders: the list contains the holders of a shared lock whose
-// key was made by a command other than LOCK ACQUIRE, even after a snapshot was
-// read. Once these holders are gone, a call need not walk the database.
+// TestLockList_Holders: the list contains the holders of a shared lock even if a
+// command other than LOCK ACQUIRE made its key, and even after a snapshot was read.
+// The machine always knows the number of such holders, so LOCK LIST walks the
+// database only if there are any.
 func TestLockList_Holders(t *testing.T) {
 	for _, c := range []struct {
 		lines string

@@ -60,8 +60,8 @@ func TestShared_Features(t *testing.T) {
 	o.want(fmt.Sprintf("%s 1 %d", fsm.FeaturesCommand, fsm.FeatureShared), ":1")
 }
 
-// TestShared_Restore: the holders of a lock in a backup keep their tokens and what
-// is left of their leases. During the quarantine, no holder is added.
+// TestShared_Restore: the holders of a lock in a backup keep their tokens and the
+// remaining times of their leases. During the quarantine, no holder is added.
 func TestShared_Restore(t *testing.T) {
 	for _, lease := range []int64{1e9, 90e9} { // lease clock of the restored cluster
 		src := newOperated(t, "lost", fsm.MaxFeatures)
@@ -133,8 +133,8 @@ func TestShared_ExpiryLimit(t *testing.T) {
 	}
 }
 
-// TestShared_Many: MaxHolders owners share a lock, and LOCK ACQUIRE of a
-// further owner fails. A snapshot of the lock has several blocks.
+// TestShared_Many: MaxHolders owners share a lock, and LOCK ACQUIRE of a further
+// owner returns null. A snapshot with this lock can be read.
 func TestShared_Many(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.MaxFeatures)

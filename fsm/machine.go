@@ -60,14 +60,15 @@ type output struct {
 	lockRecord
 }
 
-// Stats counts the effects of the log. All nodes count the same.
+// Stats counts the effects of the log. All nodes have the same counts.
 type Stats struct {
-	Entries uint64 // batches applied: see the package comment
+	Entries uint64 // batches executed, without those that the term fence stopped
 	Groups  uint64 // groups executed
 	Ops     uint64 // operations executed
 	Expired uint64 // keys expired
-	// Backwards counts entries whose header has a lease clock time that is lower
-	// than the lease clock of the machine. It is 0 unless there is a bug.
+	// Backwards counts the executed batches that Clock.advance has reported as
+	// backwards, except those that were built before a restore: see
+	// operating.restored. It is 0 unless there is a bug.
 	Backwards uint64
 	// Fenced, Gaps and Duplicates count groups that were not executed.
 	Fenced, Gaps, Duplicates uint64
@@ -108,10 +109,10 @@ func (m *Machine) Stats() Stats { return m.stats }
 // applied the same entries have the same hash at the same index.
 func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
-// NextDeadline returns the earliest deadline on the lease clock. It considers the
-// deadlines of keys, of the delays of locks, of the quarantine, and of a staged
-// restore. If work is left for later entries (see Deferred), it returns a time that
-// has passed. It returns 0 if there is no deadline.
+// NextDeadline returns the earliest deadline on the lease clock. It considers keys,
+// the leases of holders, the delays of locks, the quarantine, and a staged restore. If
+// work is left for later entries (see Deferred), it returns a time that has passed. It
+// returns 0 if there is no deadline and no such work.
 func (m *Machine) NextDeadline() int64 {
 	next := int64(0)
 	earlier := func(t int64) {
@@ -180,7 +181,8 @@ type Result struct {
 	Events []Event
 	// Woken are the waits that the entry ended.
 	Woken []Woken
-	// Deferred reports whether waiters are left that the next entry must check.
+	// Deferred reports whether work is left for later entries: see
+	// Machine.Deferred.
 	Deferred bool
 	// Locks are the events of locks, in order, if RecordLocks has turned them on.
 	// They are valid until the next call of Apply, which uses their memory again.
@@ -194,7 +196,7 @@ type Result struct {
 	// Restored reports that the entry replaced the data with that of a backup.
 	// QuarantineEnded reports that the entry ended the quarantine.
 	Restored, QuarantineEnded bool
-	// Steps is the cost of applying the entry: see Budget. Nodes with different
+	// Steps is the cost of applying the entry: see meter. Nodes with different
 	// versions of the program may count differently.
 	Steps uint64
 	// HashIndex and Hash are copied from the header of the entry: a point of
@@ -436,13 +438,14 @@ type Ctx struct {
 	pos      Pos
 	proto    int
 
-	// session is the index of the session whose group is running, or -1 if no
-	// group is running. sender is the id of that session.
+	// During Apply, session is the index of the session whose group is running. It
+	// is -1 before the first group, and while waiters are served. sender is the id
+	// of the session.
 	session int
 	sender  SessionID
-	// group is the index of the running group among the groups of the entry, -1
-	// before the first group. op is the number of its operations that were
-	// executed.
+	// During Apply, group is the index of the running group among the groups of the
+	// entry. It is -1 before the first group. op is the number of operations of the
+	// group that were executed before the current one.
 	group, op int
 
 	atomic        bool // part of a transaction or script: must not wait
@@ -453,7 +456,7 @@ type Ctx struct {
 	ending
 
 	meter   meter
-	changes int // calls of Change
+	changes int // number of changes of the state so far
 
 	draw
 	scripting
@@ -500,7 +503,7 @@ func (c *Ctx) InScript() bool { return c.inScript }
 // Features returns the feature version of the cluster.
 func (c *Ctx) Features() int { return c.m.features }
 
-// Owner returns the owner of the nodes that the command may change in place.
+// Owner returns the owner of the tree nodes that the command may change in place.
 func (c *Ctx) Owner() *container.Owner { return c.m.owner }
 
 // ending is the part of a Ctx that the caller of the commands evaluates.
@@ -520,19 +523,20 @@ type draw struct {
 type serving struct {
 	// served is the waiter that is being served, nil for none.
 	served *waiter
-	// readyList contains the keys with waiters that must be checked after the
+	// readyList contains the keys whose waiters must be checked after the
 	// operation, in order. readyKeys contains the same keys as a set.
 	readyList []readyKey
 	readyKeys map[readyKey]bool
 	// serveWork is the work that the entry has spent on serving waiters.
 	serveWork int
-	// lockEnd is the way in which the grant of a key that is being removed ends; ""
-	// means LockReleased. If lockEnd is "", the history of locks records removedBy
-	// instead. If removedBy is "" too, it records LockDeleted.
+	// lockEnd and removedBy are the way in which the grant of a key that is being
+	// removed ends. The message on the channel of the lock contains lockEnd, or
+	// LockReleased if lockEnd is "". The history of locks contains the first of
+	// lockEnd, removedBy and LockDeleted that is not "".
 	lockEnd, removedBy string
 	// delaySteps counts the steps of delayOf, for expireDue.
 	delaySteps int
-	// acquires is set while a native script that creates absent keys runs.
+	// acquires is set while a native script in the map acquiring runs.
 	acquires bool
 }
 
@@ -554,9 +558,10 @@ func (c *Ctx) Random() uint64 {
 // drawStep is the step of splitmix64: n draws add n times drawStep to the seed.
 const drawStep = 0x9e3779b97f4a7c15
 
-// ReplyTooLarge is the error that replaces a reply that exceeds the limit of
-// its group. A command that takes elements, such as LPOP, has changed nothing
-// if it returns this error. Any other command may have been executed.
+// ReplyTooLarge is the error in place of a reply with which a group exceeds
+// MaxReplyBytes. A command that takes elements, such as LPOP, returns the error and
+// changes nothing if these elements alone exceed the limit. In all other cases, the
+// command may have been executed.
 const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
 // run executes the operations of a group and appends their replies. Table.Check
@@ -702,9 +707,10 @@ type Clock struct {
 	Wall  int64
 }
 
-// advance sets the clock to the stamp of an entry. A stamp behind the lease
-// clock leaves the lease clock unchanged and is reported as backwards. Such a
-// stamp cannot occur if only one leader at a time stamps entries.
+// advance sets the clock to the times of an entry. A stamp before the lease clock
+// leaves the lease clock unchanged and is reported as backwards. If only one leader at
+// a time stamps entries, such a stamp occurs only after a restore: see
+// operating.restored.
 func (c *Clock) advance(h Header) (backwards bool) {
 	c.Wall = h.Wall
 	if h.Stamp < c.Lease {
@@ -714,87 +720,16 @@ func (c *Clock) advance(h Header) (backwards bool) {
 	return false
 }
 
-// Never is the deadline of a key whose time to live does not fit into an int64
-// of nanoseconds (292 years). The key does not expire, and its TTL is computed
-// from the wall clock.
+// Never is the deadline of a key whose real deadline does not fit into an int64 of
+// nanoseconds (292 years). The key does not expire, and its TTL is computed from the
+// wall clock.
 const Never = math.MaxInt64
 
-// DeadlineIn returns the deadline that is ttl milliseconds after now, on the
-// lease clock.
+// DeadlineIn returns the deadline that is ttl milliseconds after now, on the lease
+// clock, or Never if that is too late for an int64.
 func DeadlineIn(now, ttl int64) int64 {
 	if ttl > (Never-now)/1e6 {
 		return Never
 	}
 	return now + ttl*1e6
-}
-
-// Trace is a set of functions that Apply calls for the effects of an entry, command
-// by command. Package verify/replay uses it to execute the same commands on a real
-// Redis. A trace does not affect the state or the replies.
-//
-// The arguments and the reply are valid only during the call.
-type Trace struct {
-	// Ran is called for each command that was executed, whether alone, in a
-	// transaction, or as an effect of a script. A script that the machine
-	// executes natively is one command. proto is the RESP version of the
-	// connection that sent the command.
-	Ran func(db int, args [][]byte, reply Reply, proto int)
-	// Served is called when a blocking command that waited gets its reply.
-	Served func(db int, args [][]byte, reply Reply)
-	// Expired is called for a key whose deadline has passed. This happens
-	// before Ran is called for a command that finds the key absent. It may
-	// happen more than once for a key.
-	Expired func(db int, key string)
-	// PassedOn is called after a grant has ended because its reply could not reach
-	// the client that had waited for the lock.
-	PassedOn func(db int, key string)
-}
-
-// Trace sets the trace for further calls of Apply, nil for none. Clones are not
-// traced.
-func (m *Machine) Trace(t *Trace) { m.trace = t }
-
-// ran reports a command to the trace.
-func (c *Ctx) ran(db int, args [][]byte, reply Reply) {
-	if t := c.m.trace; t != nil && !c.readOnly {
-		t.Ran(db, args, reply, c.proto)
-	}
-}
-
-// tracedServe reports a served waiter to the trace.
-func (c *Ctx) tracedServe(n *waiter, reply Reply) {
-	if t := c.m.trace; t != nil {
-		t.Served(n.db, n.args, reply)
-	}
-}
-
-// tracedExpiry reports a key whose deadline has passed to the trace.
-func (c *Ctx) tracedExpiry(db int, key string) {
-	if t := c.m.trace; t != nil {
-		t.Expired(db, key)
-	}
-}
-
-// tracedPassOn reports to the trace that a grant has ended because its client could
-// not get the reply.
-func (c *Ctx) tracedPassOn(db int, key string) {
-	if t := c.m.trace; t != nil && t.PassedOn != nil {
-		t.PassedOn(db, key)
-	}
-}
-
-// tracedPendingExpiry reports to the trace the keys whose deadline has passed
-// and that only a later entry removes: see expireDue.
-func (c *Ctx) tracedPendingExpiry() {
-	if c.m.trace == nil {
-		return
-	}
-	for db := range c.m.dbs {
-		c.m.expiry.Scan(db, func(o *keyspace.Object) bool {
-			if o.Deadline <= c.now {
-				c.tracedExpiry(db, o.Key)
-			}
-			return o.Due() <= c.now
-		})
-	}
 }

@@ -10,27 +10,29 @@ import (
 )
 
 // nativeScript is a script that this program recognizes by its SHA1 and
-// executes as one command of the machine. Most lock libraries acquire, renew
+// executes as one command of the machine. Many lock libraries acquire, renew
 // and release a lock with these scripts. Programs without a library send some
 // of them too (see spellings). The effects and the reply equal, byte for byte,
 // those of the script's text in the interpreter.
 //
 // A native script cannot fail after its first write. It is executed only with
 // arguments that its writes accept (see fits), and it checks first whether its
-// keys have the right types. All other calls go to the interpreter.
+// keys have the right types. A call with other arguments goes to the
+// interpreter.
 //
 // The log contains the calls themselves. So adding a native script, or changing
 // what a native script does, changes the meaning of the log.
 type nativeScript struct {
 	keys, args int // minimum numbers of KEYS and of ARGV
-	// numbers are the indices, from 0, of the arguments that must be positive
-	// integers. Such an argument is a time to live, a deadline or a length.
+	// numbers are the indices, from 0, of the arguments in ARGV that must be
+	// positive integers, at most maxNativeNumber. Such an argument is a time to
+	// live, a deadline or a length.
 	numbers []int
 	// line is the line of the first call in the text that can fail. The error
 	// names this line.
 	line int
 	run  func(s *nativeRun) Reply
-	// fit, unless nil, is an additional condition.
+	// fit, unless nil, is an additional condition on the arguments.
 	fit func(keys, argv [][]byte) bool
 }
 
@@ -38,7 +40,7 @@ type nativeScript struct {
 type nativeRun struct {
 	*Ctx
 	keys, argv [][]byte
-	tracks     bool // the connection tracks its reads, and the script's are not reported yet: see reads
+	tracks     bool // the connection tracks its reads, and no read of the script is reported yet: see reads
 }
 
 // reads emits events for a read of the script, if the connection tracks its
@@ -101,8 +103,9 @@ func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
 	return reply
 }
 
-// isNative reports whether a call of EVAL or EVALSHA needs no interpreter. Such
-// a call is executed as a native script, or refused before it is executed.
+// isNative reports whether a call of EVAL or EVALSHA by a user without rules needs
+// no interpreter. Such a call is executed as a native script, or refused before it
+// is executed.
 func isNative(sha string, args [][]byte) bool {
 	n := native[sha]
 	if n == nil {
@@ -148,7 +151,7 @@ func nativeTable() (t map[string]*nativeScript, acquiring map[string]bool) {
 		add(nativeScript{1, 2, second, s.line, compareAndExpire, nil}, SHA1([]byte(s.text)))
 	}
 
-	// Release: delete the key if its value is the token.
+	// Release: delete the key if its value is the owner.
 	add(nativeScript{1, 1, nil, 1, compareAndDelete, nil},
 		"cf0e94b2e9ffc7e04395cf88f7583fc309985910", // bsm/redislock 0.9
 		"647c65a442733a1aa440f99908d249d13b4d6c4a", // Laravel
@@ -174,7 +177,7 @@ func nativeTable() (t map[string]*nativeScript, acquiring map[string]bool) {
 	)
 	add(nativeScript{2, 2, second, 2, signallingReset, nil}, "afbc8014508f92e446b56567e8ba600e811c1bd5")
 
-	// Renew: set a new time to live if the value is the token.
+	// Renew: set a new time to live if the value is the owner.
 	add(nativeScript{1, 2, second, 1, compareAndExpire, nil},
 		"a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf", // bsm/redislock 0.9
 	)
@@ -231,7 +234,7 @@ func (s *nativeRun) do(name string, args ...[]byte) Reply {
 	return s.m.table.Find([]byte(name)).Run(s.Ctx, append([][]byte{[]byte(name)}, args...))
 }
 
-// held reports whether the value of the key is the token ARGV[1]. o is nil if
+// held reports whether the value of the key is the owner ARGV[1]. o is nil if
 // the key is absent. fail is the error that GET would raise.
 func (s *nativeRun) held(key []byte) (o *keyspace.Object, same bool, fail Reply) {
 	s.reads()
@@ -243,7 +246,7 @@ func (s *nativeRun) held(key []byte) (o *keyspace.Object, same bool, fail Reply)
 }
 
 // ifHeld calls then and returns its reply if the value of the first key is the
-// token ARGV[1]. Otherwise, it returns the parameter other.
+// owner ARGV[1]. Otherwise, it returns the parameter other.
 func (s *nativeRun) ifHeld(other Reply, then func(o *keyspace.Object) Reply) Reply {
 	o, same, fail := s.held(s.keys[0])
 	switch {
@@ -312,8 +315,9 @@ func compareAndExpire(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(*keyspace.Object) Reply { return s.expire(s.argv[1]) })
 }
 
-// touchOrSet renews the lock if its value is the token, and acquires it if it
-// is free. The parameter others is the reply if the lock has another owner.
+// touchOrSet renews the lock if its value is the owner ARGV[1], and acquires the
+// lock if it is free. The parameter others is the reply if the lock has another
+// owner.
 func touchOrSet(others Reply) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
 		o, same, fail := s.held(s.keys[0])
@@ -363,7 +367,8 @@ func rueidisExtend(s *nativeRun) Reply {
 	})
 }
 
-// signallingUnlock wakes the clients that wait for the second key with BLPOP.
+// signallingUnlock releases the lock if its value is the owner ARGV[1]. It wakes
+// a client that waits for the second key with BLPOP.
 func signallingUnlock(s *nativeRun) Reply {
 	return s.ifHeld(One, func(*keyspace.Object) Reply {
 		signallingReset(s)
@@ -440,7 +445,7 @@ func nodeRedlockRelease(s *nativeRun) Reply {
 }
 
 // redislockObtain acquires the lock if it is free. If the first ARGV[2] bytes
-// of the lock's value equal those of the token, it acquires the lock again.
+// of the lock's value equal those of ARGV[1], it acquires the lock again.
 func redislockObtain(s *nativeRun) Reply {
 	set := [][]byte{s.keys[0], s.argv[0], []byte("PX"), s.argv[2]}
 	if s.Lookup(s.keys[0]) == nil {
@@ -524,8 +529,9 @@ func redissonLock(s *nativeRun) Reply {
 // as redissonRenew requires.
 func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 
-// redissonRenew renews each lock whose hash still contains the holder of the
-// lock. For each lock, it returns 1 if it has renewed the lock, and else 0.
+// redissonRenew renews each lock whose hash still contains the holder that ARGV
+// has for this lock. For each lock, it returns 1 if it has renewed the lock, and
+// else 0.
 func redissonRenew(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {
@@ -548,9 +554,9 @@ func publishes(_, argv [][]byte) bool {
 	return IsWord(argv[3], "PUBLISH") || IsWord(argv[3], "SPUBLISH")
 }
 
-// redissonUnlock decrements the count of the holder ARGV[3], and publishes the
-// release when the count reaches 0. It stores the reply in KEYS[3] for ARGV[5]
-// milliseconds, for a client that sends the script again.
+// redissonUnlock decrements the count of the holder ARGV[3]. If the count reaches
+// 0, it deletes the lock and publishes the release. It stores the reply in KEYS[3]
+// for ARGV[5] milliseconds, for a client that sends the script again.
 func redissonUnlock(s *nativeRun) Reply {
 	s.reads()
 	answered := s.do("get", s.keys[2])
@@ -609,10 +615,10 @@ func redlockRbPTTL(s *nativeRun) Reply {
 }
 
 // Many programs use no lock library. Instead, they contain one of two short
-// scripts. One script deletes a key if its value is the token, and the other one
-// renews it. The texts of each script differ only in white space, quotes and
-// case. The function spellings builds these texts, and nativeTable adds their
-// SHA1s to those of the libraries.
+// scripts. Both compare the value of a key with the owner. One script deletes the
+// key if they are equal, and the other one renews it. The texts of each script
+// differ only in white space, quotes and case. The function spellings builds these
+// texts, and nativeTable adds their SHA1s to those of the libraries.
 
 // spelling is one way to write a script, and the line of its first call.
 type spelling struct {

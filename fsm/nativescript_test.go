@@ -29,9 +29,10 @@ func TestNativeScripts_Spellings(t *testing.T) {
 	}
 }
 
-// TestNativeScripts_Tracking: a native script reads its key before it writes
-// the key. So a connection with tracking is notified of its own change of a
-// lock, as it is when the script is interpreted.
+// TestNativeScripts_Tracking: two native scripts, which delete and renew a lock,
+// report their read of the key before their write. So a connection with tracking
+// is notified of its own change of a lock, as it is when the script is
+// interpreted.
 func TestNativeScripts_Tracking(t *testing.T) {
 	for _, text := range []string{fsm.Spellings()[0], fsm.Spellings()[len(fsm.Spellings())-1]} {
 		s := newStage(t)
@@ -64,20 +65,21 @@ func TestNativeScripts_Tracking(t *testing.T) {
 	}
 }
 
-// TestNativeScripts checks that a native script is interpreted only if its
-// arguments differ from those that a library sends. test/compat checks that the
+// TestNativeScripts checks that a call of a native script needs no interpreter if
+// it has the arguments that a library sends, or an invalid number of keys. A call
+// with one argument too few needs the interpreter. test/compat checks that the
 // native form has the same effects as the text.
 func TestNativeScripts(t *testing.T) {
 	s := newStage(t)
 	sha := "cf0e94b2e9ffc7e04395cf88f7583fc309985910"
 	s.group("SET|k|tok", "EVALSHA|"+sha+"|1|k|tok", "EVALSHA|"+sha+"|2|k", "EVALSHA|"+sha+"|-1|k")
 	if s.batch.Scripts() {
-		t.Error("a batch with native scripts only asks for a speculative execution")
+		t.Error("a batch that contains only native scripts asks for a speculative execution")
 	}
 	s.want("not loaded", "+OK -NOSCRIPT No matching script. Please use EVAL. -ERR Number of keys can't be greater than number of args -ERR Number of keys can't be negative ")
 	s.group("EVALSHA|" + sha + "|1|k") // the token is missing
 	if !s.batch.Scripts() {
-		t.Error("a script with an argument too few is run natively")
+		t.Error("a script with one argument too few is run natively")
 	}
 	s.want("without a token", "-NOSCRIPT No matching script. Please use EVAL. ")
 }

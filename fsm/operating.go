@@ -7,20 +7,21 @@ import (
 )
 
 // A fencing token is a number that the machine assigns to a key with each new
-// value. From FeatureOperate on, tokens come from one counter, so each token is
-// higher than all tokens that any key got before.
+// value, and to each holder of a lock. From FeatureOperate on, tokens come from one
+// counter, so each new token is higher than all tokens before it. From FeatureLocks
+// on, a value that is written again may keep its token: see keepsGrant.
 //
 // The counter has 53 bits in all, which JavaScript and Lua represent exactly.
 // Its high bits, from tokenEpochBits on, are the epoch. In a new cluster, the
 // counter begins at the log position of the first TermStart, so the epoch is
 // close to 0. A restore or a recovery raises the epoch to the wall clock, in
-// seconds since tokenEpochZero, and always above the epoch of the data. So no
+// seconds since tokenEpochZero, and always above the epoch of the data. So no new
 // token equals a token of the lost cluster, even if the lost cluster was itself
-// restored from the same backup:
+// restored from the same backup. This has one condition and one exception:
 //
-//   - A cluster that assigns fewer than 2^21 tokens per second, on average,
-//     never counts beyond the epoch that a later restore sets. No cluster comes
-//     near that number.
+//   - The lost cluster must have assigned fewer than 2^21 tokens per second, on
+//     average. Then it has not counted beyond the epoch that a later restore
+//     sets. No cluster comes near that number.
 //   - If the wall clock is wrong, the epoch is still above the epoch of the
 //     backup. Then only two restores of the same backup could give the same
 //     tokens.
@@ -47,7 +48,7 @@ type operating struct {
 	quarantine int64
 	// restored is the log index of the last restore, 0 if there was none. A
 	// restore may move the lease clock forward. So an entry that the leader built
-	// before it had applied the restore may have a time before the lease clock.
+	// before it had applied the restore may have a stamp before the lease clock.
 	restored uint64
 	locks    locks    // from FeatureLocks on: see lock.go
 	staging  *staging // restore in progress, nil if there is none; replaced, never changed
@@ -65,7 +66,8 @@ func (m *Machine) Token() uint64 {
 // TokenEpoch returns the epoch of a fencing token.
 func TokenEpoch(token uint64) uint64 { return token >> tokenEpochBits }
 
-// nextToken returns the fencing token for a key that is given a value now.
+// nextToken returns the fencing token for the value or the holder that the current
+// operation adds.
 func (c *Ctx) nextToken() Pos {
 	if c.m.features < FeatureOperate {
 		return c.pos
@@ -92,16 +94,16 @@ func (m *Machine) raiseEpoch(lost, epoch uint64) error {
 
 // After a restore or a recovery, it is unknown which locks the lost cluster
 // granted after the backup. Their owners may still rely on these locks. So the
-// cluster grants no new lock during the quarantine. The quarantine ends at a
-// time of the lease clock by which the locks of the lost cluster must have
-// expired.
+// cluster grants no new lock during the quarantine. Its length should be chosen so
+// that the locks of the lost cluster have expired when it ends: see
+// DefaultQuarantine.
 //
 // These commands count as granting a lock, and fail during the quarantine:
 //
 //   - SET with NX, SETNX, HSETNX, MSETNX, and (from FeatureDeferred on) MSETEX
 //     with NX, if they would create the key.
 //   - GETSET, with which some clients take over a lock.
-//   - LOCK ACQUIRE, unless the owner already holds the lock.
+//   - LOCK ACQUIRE, if it would grant the lock or wait for it.
 //   - A write of a script or function that would create a string or a hash with
 //     one of the commands in createsLock.
 //   - A native script that takes a lock, if one of its keys is absent.
@@ -117,7 +119,7 @@ const (
 	MaxQuarantine = 24 * nanosPerHour
 )
 
-// createsLock are the commands that a script uses to take a lock. The value is
+// createsLock are the commands with which a script may take a lock. The value is
 // the feature version from which a command counts.
 var createsLock = map[string]int{
 	"set": 0, "setex": 0, "psetex": 0, "setnx": 0, "mset": 0, "msetnx": 0, "msetex": FeatureDeferred,

@@ -2,8 +2,9 @@ package fsm
 
 import "testing"
 
-// TestSetPosition_ManyOperations checks that the operations of an entry never get
-// positions of a later entry, however many calls its scripts make.
+// TestSetPosition_ManyOperations checks that, from FeatureDeferred on, no operation
+// of an entry gets a position of another entry, or a lower position than an earlier
+// operation, even if there are more than MaxOps operations.
 func TestSetPosition_ManyOperations(t *testing.T) {
 	c := &Ctx{m: &Machine{features: FeatureDeferred}, index: 7}
 	last := c.pos

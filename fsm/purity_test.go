@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// pureImports are the packages that fsm and the packages below it may import,
-// with a reason where one is needed.
+// pureImports are the packages outside of fsm that fsm and the packages below it
+// may import, with a reason where one is needed.
 var pureImports = map[string]string{
 	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "hash/crc64": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "codec.View",
 	"unicode/utf8":             "",
@@ -27,12 +27,13 @@ var pureImports = map[string]string{
 	"github.com/tidwall/btree": "the index of deadlines, the script cache",
 }
 
-// pureMath are the functions of package math whose results do not depend on the
-// processor, because IEEE 754 defines them exactly. The results of other
-// functions (Sin, Log, Pow) may differ in the last bit between machines.
+// pureMath are the functions of package math that fsm and the packages below it may
+// call. Their results do not depend on the processor, because IEEE 754 defines them
+// exactly. The results of other functions (Sin, Log, Pow) may differ in the last bit
+// between machines.
 var pureMath = strings.Fields("Abs FMA Float64bits Float64frombits Inf IsInf IsNaN Round Sqrt Trunc")
 
-// mapRanges are the loops over maps that are allowed.
+// mapRanges are the allowed ranges over maps, each with the reason.
 var mapRanges = map[string]string{
 	"snapshot.go m.sessions": "the result is sorted by node",
 }
@@ -76,7 +77,7 @@ func packageDirs(t *testing.T) []string {
 	return dirs
 }
 
-// purity checks packages and counts what it has checked.
+// purity checks packages, and notes the imports, ranges and products in them.
 type purity struct {
 	t    *testing.T
 	fset *token.FileSet
@@ -176,7 +177,8 @@ func (p *purity) checkRange(n *ast.RangeStmt, info types.Info) {
 	p.used[key] = true
 }
 
-// checkLists checks that every allowed item is in use.
+// checkLists checks that every item of pureImports and of mapRanges is in use, and
+// that the check has found ranges over maps and products of floats.
 func (p *purity) checkLists() {
 	t, used := p.t, p.used
 	for path := range pureImports {
@@ -190,10 +192,10 @@ func (p *purity) checkLists() {
 		}
 	}
 	if p.ranges == 0 {
-		t.Error("no range over a map found, where there is one in snapshot.go")
+		t.Error("no range over a map found, although snapshot.go has one")
 	}
 	if p.products == 0 {
-		t.Error("no product of floats found, where there is one in command/zsetop.go")
+		t.Error("no product of floats found, although command/zsetop.go has one")
 	}
 }
 
@@ -220,8 +222,9 @@ func (p *purity) findRoot() {
 }
 
 // typesOf checks the types of a package. It loads our own packages and package
-// math, because the check needs the types of their floats. Other imports stay
-// unknown. Their values are neither floats nor maps.
+// math, because the check needs the types of their floats. It loads no other
+// imports, so the types of their values are unknown: checkRange reports a range
+// over such a value, but checkFile does not notice a product of such a value.
 func typesOf(fset *token.FileSet, trees []*ast.File) types.Info {
 	info := types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
 	conf := types.Config{Importer: fewImports{importer.ForCompiler(fset, "source", nil).(types.ImporterFrom)}, Error: func(error) {}}

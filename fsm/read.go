@@ -11,14 +11,13 @@ import (
 // ReadRequest is a group to be executed without the log.
 type ReadRequest struct {
 	Body []byte
-	// Now is the lease clock that Read compares deadlines with. A leader sets
-	// it to the current time of its leadership. In a local read it is 0, which
-	// means the log's clock.
+	// Now is the lease clock that Read compares deadlines with: the current time
+	// of the leadership. In a local read it is 0, which means the log's clock.
 	Now  int64
 	Wall int64  // wall clock in microseconds since 1970, 0 for the log's wall clock
 	Seed uint64 // seed for RANDOMKEY
-	// Runner interprets read-only scripts. Scripts contains the running
-	// scripts. Runner and Scripts may be nil.
+	// Runner interprets the scripts of the group. Scripts are the scripts that
+	// run on this node. Runner and Scripts may be nil.
 	Runner  ScriptRunner
 	Scripts RunningScripts
 	// Pages, unless nil, keeps the locks that LOCK LIST finds. Later reads on

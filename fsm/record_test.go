@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// TestReadRecord: ReadRecord returns the contents of an encoded entry.
+// TestReadRecord: ReadRecord returns the contents of an encoded entry, and a
+// documented error for a damaged one.
 func TestReadRecord(t *testing.T) {
 	table := command.NewTable()
 	var g fsm.Group

@@ -21,8 +21,8 @@ import (
 // record makes TestRecorded write the log of the highest feature version.
 var record = flag.Bool("record", false, "record the log of the highest feature version in testdata/recorded")
 
-// recordedFile returns the name of the file that was recorded by the program
-// whose highest feature version was features.
+// recordedFile returns the name of the file with the log that the program with
+// this highest feature version has recorded.
 func recordedFile(features int) string {
 	return filepath.Join("testdata", "recorded", fmt.Sprintf("features-%d.gz", features))
 }
@@ -60,11 +60,11 @@ func readRecorded(r *bufio.Reader) (e recordedEntry, err error) {
 	return e, errors.Join(err1, err2, err3, err4)
 }
 
-// TestRecorded replays logs that older programs have executed, one for each
-// feature version from 3 on, and compares the hash of the machine after every
-// entry. A difference means that the members of a cluster diverge while the
-// cluster is upgraded from such a program. The new meaning of the entry then
-// needs a feature version of its own.
+// TestRecorded replays recorded logs, one for each feature version from 3 on, and
+// compares the hash of the machine after every entry. A difference means that the
+// members of a cluster diverge while the cluster is upgraded from the program that
+// has recorded the log. The new meaning of the entry then needs a feature version
+// of its own.
 //
 // The file of a feature version is recorded once, before the first program that
 // knows the version is released. It is never recorded again. This command
@@ -105,7 +105,7 @@ func TestRecorded(t *testing.T) {
 					t.Fatalf("entry %d of the log: %v\n%s", entries, err, describeEntry(e.entry))
 				}
 				if _, hash := m.Hash(); hash != e.hash {
-					t.Fatalf("entry %d of the log now changes the state in another way, at feature version %d:\n%s",
+					t.Fatalf("entry %d of the log: the hash is not the recorded one, at feature version %d:\n%s",
 						entries, m.Features(), describeEntry(e.entry))
 				}
 			}

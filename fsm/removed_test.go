@@ -20,8 +20,9 @@ func (f *feed) watch(key string) string {
 }
 
 // TestRemoved checks that the version of an absent key changes when the key is
-// created and then removed, whichever command removes it. The version survives
-// snapshots. It is 0 while the feature version is below FeatureAbsent.
+// created and then removed, for several commands that remove it. The version of an
+// expired key must stay the same when an entry removes the key. A restored machine
+// must have the same version. Below FeatureAbsent, the version must be 0.
 func TestRemoved(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET w 1", "DEL w")

@@ -310,8 +310,8 @@ func (r *Reply) encodedSize(proto int) int {
 	return len(r.Append(scratch[:0], proto))
 }
 
-// replyMemory is the approximate memory of a Reply, in bytes, without its
-// string.
+// replyMemory is the memory of a Reply, in bytes, without its string and its
+// elements.
 const replyMemory = int64(unsafe.Sizeof(Reply{}))
 
 // Held estimates how many bytes of memory the reply keeps alive if the state no
@@ -324,9 +324,10 @@ func (r *Reply) Held() int64 {
 	return n
 }
 
-// Charged estimates the bytes that a list charges for the reply as one of its
-// elements. It counts the texts of the reply and of its elements, and their
-// RESP framing. It counts the text of a DecimalDouble, but not that of a Double.
+// Charged estimates the encoded size of the reply, in bytes, for a command that
+// collects replies in a list. It counts the texts of the reply and of its elements,
+// and their RESP framing. It counts the text of a DecimalDouble, but not that of a
+// Double.
 func (r *Reply) Charged() int {
 	n := len(r.s) + len("$1\r\n\r\n")
 	for i := range r.elems {
@@ -337,7 +338,7 @@ func (r *Reply) Charged() int {
 
 const (
 	encodeSlice = 64 << 10 // bytes that Encode collects before it calls write
-	encodeAlone = 16 << 10 // Encode passes longer strings to write without a copy
+	encodeAlone = 16 << 10 // size, in bytes, above which Encode passes a string to write without a copy
 )
 
 // Encode passes the encoding of the reply to write in pieces, and returns the
@@ -397,7 +398,7 @@ func (e *encoder) reply(r *Reply) error {
 	return nil
 }
 
-// cost estimates what encoding a reply costs, in steps and in bytes.
+// cost estimates the cost of encoding a reply, in steps and in bytes.
 func (r *Reply) cost() (steps, bytes int) {
 	if r.elems == nil {
 		return 1 + len(r.s)/CopyBytes, len(r.s)
@@ -493,7 +494,7 @@ func WrongArity(name string) string {
 }
 
 // UnknownCommand returns Redis' error text for an unknown command. Clients
-// detect missing features by its beginning, "ERR unknown command".
+// recognize a missing command by the beginning of the text, "ERR unknown command".
 func UnknownCommand(args [][]byte) string {
 	name := clip(args[0], 128)
 	text := "ERR unknown command '" + name + "', with args beginning with: "

@@ -47,8 +47,8 @@ func (e *ended) add(res *fsm.Result, node string) {
 	}
 }
 
-// checkEnded requires that got has one end of a wait for each of the connections 1
-// to n, and none for other connections. In its errors, what names these waits.
+// checkEnded requires that got counts one wait for each of the connections 1 to n,
+// and none for other connections. Its errors begin with the parameter what.
 func checkEnded(t *testing.T, what string, got map[uint64]int, n int) {
 	t.Helper()
 	if len(got) != n {
@@ -66,8 +66,8 @@ const plenty = 3 * fsm.ServeWork / fsm.EndedWork
 
 // TestRevoked: the entry that changes the rights of a user ends only a part of
 // the user's waits. Later entries end the others. No entry serves a wait of the
-// user that began before the change. The clients of other users in the same
-// queues are served as if the revoked waits did not exist.
+// user that began before the change. The clients of another user in the same queue
+// are served as if the revoked waits did not exist.
 func TestRevoked(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -101,9 +101,10 @@ func TestRevoked(t *testing.T) {
 				const anns = 20
 				const bobs = plenty / anns * anns
 				// The waits of bob stand before and between those of ann in the
-				// queue. The numbers of bob's connections descend. So the waits
-				// at the front of the queue end last, unless an entry finds
-				// them there.
+				// queue. Entries end revoked waits in the order of their
+				// connection numbers, and those of bob descend along the queue.
+				// So the waits at the front of the queue end last, unless an
+				// entry that serves the queue ends them.
 				for i := range anns {
 					var first []spoken
 					for k := range plenty / anns {
@@ -147,14 +148,14 @@ func TestRevoked(t *testing.T) {
 				checkEnded(t, "waits of ann that were served", ann.served, anns)
 				checkEnded(t, "waits of ann that were revoked", ann.revoked, 0)
 				if got := q.m.Waiting(); got != 1 {
-					t.Errorf("%d clients wait, want the one that began after the change", got)
+					t.Errorf("%d clients wait, want the one that began to wait after the change", got)
 				}
 			})
 		}
 	}
 }
 
-// TestRevoked_Again: the rights of the user change again, and those of other users
+// TestRevoked_Again: the rights of a user change again, and those of other users
 // change, while entries end the waits that the first change revoked. A wait that
 // began between the changes ends, and a wait that began after the last change does
 // not.
@@ -199,7 +200,8 @@ func TestRevoked_Again(t *testing.T) {
 }
 
 // TestRevoked_Time: no entry that ends waits of a user takes 10 ms of processor
-// time, even if as many clients wait as the limits of three nodes permit.
+// time, even if as many clients wait as the limits of three nodes permit. The best
+// of three attempts counts.
 func TestRevoked_Time(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")
@@ -255,9 +257,9 @@ func TestRevoked_Time(t *testing.T) {
 	}
 }
 
-// TestRevoked_PassedOver: no entry takes 10 ms of processor time if, in the
-// queue of a lock, revoked waits stand behind equally many waits that are
-// passed over.
+// TestRevoked_PassedOver: no entry after the change of a user's rights takes 10 ms
+// of processor time if, in the queue of a lock, revoked waits stand behind equally
+// many waits that are passed over. The best of three attempts counts.
 func TestRevoked_PassedOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")

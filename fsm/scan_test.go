@@ -93,7 +93,8 @@ func TestScan_Once(t *testing.T) {
 	}
 }
 
-// TestScan_Most: one call visits a bounded number of keys, whatever COUNT is.
+// TestScan_Most: one call of SCAN visits a limited number of keys, even if COUNT is
+// larger.
 func TestScan_Most(t *testing.T) {
 	f := newFeed(t)
 	for i := 0; i <= command.ScanMost; {

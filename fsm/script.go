@@ -17,8 +17,9 @@ import (
 // The machine never executes Lua when it applies an entry. The leader executes
 // a group with a script speculatively on a clone (see Speculation). The entry
 // then contains the write commands that the script called, and the reply of the
-// script. The log contains a script call itself only if this program implements
-// the script natively (nativescript.go).
+// script. The log contains a script call itself only if the call needs no
+// interpreter: it fails before the script would run, or this program implements the
+// script natively (nativescript.go).
 
 const (
 	scriptNotesRW = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
@@ -304,7 +305,8 @@ func (c *Ctx) scriptClock() int64 {
 
 // cacheCommand is the logged effect of an EVAL or EVALSHA that puts its script
 // into the cache, or that updates the last use of the script. A node also sends
-// this command before it executes a script as a read: see Table.AsRead.
+// this command if it cannot execute a script as a read because the script is not in
+// the cache: see Table.AsRead.
 const cacheCommand = "_script"
 
 func cacheEvaluated(c *Ctx, args [][]byte) Reply {
@@ -438,10 +440,11 @@ func SHA1(script []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// The cache records when each script was last used. A later use updates the
-// record only if the record is at least this old, in nanoseconds of the lease
-// clock, because each update changes the state. Read-only scripts have the
-// longer limit, because their group must go through the log to make the update.
+// The cache records when each script was last used. A later use updates the record
+// only if the age of the record is at least one of these limits, in nanoseconds of
+// the lease clock, because each update changes the state. The longer limit is for
+// scripts that are executed as reads, because their group must go through the log to
+// update the record.
 const (
 	scriptUseEvery     = int64(60e9)
 	scriptReadUseEvery = int64(600e9)

@@ -30,8 +30,8 @@ var rewrite = flag.Bool("rewrite", false, "write the replies to the scripts in t
 //	log GET k              a read that goes through the log
 //	local GET k            a read at the time of the log's clock, as on a READONLY
 //	                       connection
-//	clock +500ms, wall -1h move the leader's lease clock or wall clock for the next
-//	                       entries; no other line does this
+//	clock +500ms, wall -1h move the leader's lease clock or wall clock for the lines
+//	                       that follow; no other line does this
 //	entry                  an entry without groups
 //	resp 3, db 1           the RESP version and the database of the commands that
 //	                       follow
@@ -408,7 +408,7 @@ func (s *script) waiters() []string {
 }
 
 // waiterOf returns the position of the waiter of a connection of the current
-// node, or 0 if the connection does not wait.
+// node, or 0 if the connection has no waiter.
 func (s *script) waiterOf(origin string) fsm.Pos {
 	s.t.Helper()
 	for _, n := range s.machines[1].WaitersOf(s.node) {

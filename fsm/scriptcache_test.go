@@ -50,7 +50,7 @@ func TestScriptCache_ByUse(t *testing.T) {
 		s.want("an EVAL that is not in the cache", fmt.Sprintf("$%d new%d ", len(fmt.Sprint("new", i)), i))
 		if i%50 == 0 {
 			s.group("EVALSHA|"+fsm.SHA1([]byte("PING loaded"))+"|0", "EVALSHA|"+fsm.SHA1([]byte("PING evaluated"))+"|0")
-			s.want("what others use", "$6 loaded $9 evaluated ")
+			s.want("scripts that others use", "$6 loaded $9 evaluated ")
 		}
 		if i == 150 {
 			s.m = restore(t, snapshotOf(t, s.m))

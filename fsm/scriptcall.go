@@ -125,7 +125,7 @@ type scripting struct {
 	// scriptBudget is the budget of the scripts. cut is set when the scripts or
 	// the costly reads of the group have exceeded a limit: their budget,
 	// maxUncompiled, or the limits of replies. The group then ends, and its
-	// effects are dropped. large is set if the replies were the cause.
+	// effects are dropped. large is set if the replies of scripts were the cause.
 	scriptBudget ScriptBudget
 	cut, large   bool
 	begun        int64 // see ScriptCall.Group
@@ -148,8 +148,8 @@ const (
 	// together, if the group has had no dry run. If these replies are larger,
 	// nothing of the group is executed, and the client's node divides the group.
 	largeGroupReply = 512 << 10
-	// maxScriptReply is the limit for a script, or a transaction with scripts,
-	// that goes through the log.
+	// maxScriptReply is the limit for the replies of all scripts of a group
+	// together, in a dry run and after it.
 	maxScriptReply = 1 << 20
 
 	msgScriptReply = "ERR script returns more than 1 MiB and was rolled back: return less, " +
@@ -345,8 +345,8 @@ func (s *scriptRun) track(draws uint64) {
 }
 
 // forbidden returns the reason why the user of the script may not execute a
-// command, or "" if the user may. If the runner cannot check rules, users with
-// rules may execute nothing.
+// command, or "" if the user may. If the runner cannot check rules, the scripts of
+// users with rules may execute no command.
 func (c *Ctx) forbidden(args [][]byte) string {
 	if c.r.user == "" {
 		return ""
@@ -417,9 +417,9 @@ func (s *scriptRun) session(args [][]byte) Reply {
 }
 
 // SessionCommand reports whether a command concerns the connection or the node,
-// so that scripts may not call it. name is in lower case. The rows of these
-// commands are not in the table of this package; a test in package resp
-// compares the names with its rows.
+// so that scripts may not call it. name is in lower case. The table of this package
+// has none of these commands except SWAPDB, which scripts may therefore call. A test
+// in package resp compares the names with the rows of that package.
 func SessionCommand(name string) bool { return slices.Contains(sessionCommands, name) }
 
 var sessionCommands = []string{
@@ -430,8 +430,8 @@ var sessionCommands = []string{
 	"subscribe", "sunsubscribe", "swapdb", "sync", "unsubscribe", "unwatch", "wait", "waitaof", "watch",
 }
 
-// ScriptRunner interprets scripts. The leader has one for the scripts of
-// groups, and each node has one for the read-only scripts that it executes as
+// ScriptRunner interprets scripts. The leader has one for the scripts of groups that
+// go through the log, and each node has one for the scripts that it executes as
 // reads. Several goroutines may call its methods at the same time.
 type ScriptRunner interface {
 	// CompileScript returns "" if a script can be executed, and otherwise
@@ -448,7 +448,7 @@ type ScriptRunner interface {
 	RunScript(call ScriptCall) Reply
 }
 
-// ScriptCompiler is implemented by runners that keep what they have compiled.
+// ScriptCompiler is implemented by runners that keep compiled scripts.
 type ScriptCompiler interface {
 	// Compiled reports whether the script with this SHA1 has been compiled, so
 	// that it can run at once. library is set if the script is the code of a
@@ -514,9 +514,9 @@ type ScriptCall struct {
 	// deposed.
 	Interrupt func() string
 	// ScriptBudget says how long the script may run. The code that sets
-	// Interrupt must call Cut if it has ended the script and the ended run does
-	// not decide the reply to the client. That is always so for DryRun, and for
-	// Briefly if the script has exceeded its time limit.
+	// Interrupt must call Cut if it has ended a script with the budget DryRun, or
+	// if a script has exceeded the time limit of the budget Briefly. Unless the
+	// script runs as a read, the reply to the client then comes from a later run.
 	ScriptBudget ScriptBudget
 	Cut          func()
 

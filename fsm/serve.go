@@ -21,11 +21,11 @@ import (
 // and the leader commits clock entries until no deferred key is left.
 //
 // Until then, other commands run. The value of a deferred key is an ordinary
-// value, so a command that does not wait may take the elements of a list before
-// its waiters get them. A free lock whose key is deferred is still reserved for
-// its waiters: see LockReserved.
+// value. So a command that does not wait may take elements of a list that has
+// waiters. A free lock whose key is deferred is still reserved for its waiters: see
+// LockReserved.
 
-// These constants are part of what an entry means. Their unit is the step.
+// These constants are part of the meaning of an entry. Their unit is the step.
 const (
 	// serveWork is the work of serving waiters at which an entry stops: about 2
 	// ms. An entry exceeds it by the work of one waiter at most.
@@ -105,8 +105,8 @@ func (b *deferred) take() (k deferredKey, ok bool) {
 type revoked struct {
 	users btree.Map[string, revocation]
 	// node and origin name the connection that was visited last. The entries
-	// visit the connections in their order, again and again. A pass begins with
-	// the node "".
+	// visit the connections in the order of waits.conns, again and again. A pass
+	// begins with the node "".
 	node   string
 	origin uint64
 }
@@ -226,7 +226,7 @@ func (w *waits) resuming(id SessionID) bool {
 	return slices.ContainsFunc(w.resumed, func(r resumption) bool { return r.id == id })
 }
 
-// endResumption forgets a session that is suspended again.
+// endResumption forgets that waiters of a session still have to be checked.
 func (w *waits) endResumption(id SessionID) {
 	w.resumed = slices.DeleteFunc(w.resumed, func(r resumption) bool { return r.id == id })
 }
@@ -281,14 +281,14 @@ func (c *Ctx) checkAgain(n *waiter, mark func(readyKey)) {
 	}
 }
 
-// readyKey is a key with waiters that must be checked after the current
-// operation.
+// readyKey is a key whose waiters must be checked after the current operation, or
+// by a later entry.
 type readyKey struct {
 	waitKey
 	gone bool // the key had a stream; if it has none now, the waits of XREADGROUP end
 }
 
-// compare defines the order in which deferred keys take turns.
+// compare defines the order in which entries visit the deferred keys.
 func (k readyKey) compare(o readyKey) int {
 	return cmp.Or(cmp.Compare(k.db, o.db), strings.Compare(k.key, o.key), compareBools(k.lock, o.lock),
 		compareBools(k.gone, o.gone))
@@ -309,9 +309,8 @@ func compareBools(a, b bool) int {
 func (c *Ctx) ready(k waitKey) { c.markReady(readyKey{waitKey: k}) }
 
 // SignalWaiters marks a key of the current database for a check after the current
-// operation, if the key has waiters. A command must call it if the command may serve
-// waiters without storing a new value. Whenever a value is stored, store marks the
-// key.
+// operation, if the key has waiters. A command must call it if waiters may have to be
+// served and store does not mark the key: see store. XADD is an example.
 func (c *Ctx) SignalWaiters(key string) { c.ready(waitKey{db: c.db, key: key}) }
 
 // streamGone marks a key that has lost its stream.
@@ -442,7 +441,7 @@ func (c *Ctx) losesKeys(db int) {
 
 // serveDeferred ends waits of the users whose rights have changed, checks waiters of
 // the sessions that are no longer suspended, and serves waiters of the deferred
-// keys. It runs at the beginning of every entry.
+// keys. It runs in every batch, before the groups.
 func (c *Ctx) serveDeferred() {
 	b := &c.m.waits.deferred
 	if c.m.Deferred() == 0 {
@@ -464,8 +463,9 @@ func (c *Ctx) serveDeferred() {
 // servedEnough reports whether the entry must serve no further waiters.
 func (c *Ctx) servedEnough() bool { return c.serveWork >= serveWork && c.m.features >= FeatureDeferred }
 
-// serveWaiters serves the waiters of the keys that are ready. It runs after
-// every operation. Serving a waiter can make other keys ready (BLMOVE).
+// serveWaiters serves the waiters of the keys that are ready. It runs before the
+// first group of a batch, and after every operation. Serving a waiter can make other
+// keys ready (BLMOVE).
 func (c *Ctx) serveWaiters() {
 	if len(c.readyList) == 0 {
 		return
@@ -534,7 +534,7 @@ func (c *Ctx) serveQueue(k waitKey, behind Pos) (checked Pos, done bool) {
 		c.served = n
 		taken := n.blocking(c.m.table).Take(c, []byte(k.key))
 		c.served = nil
-		if taken.kind != kindNone { // else the value does not contain what the waiter waits for
+		if taken.kind != kindNone { // else the value has nothing for the waiter
 			c.serve(n, taken)
 		}
 	}
@@ -628,7 +628,7 @@ func appendReadyKey(b []byte, k readyKey, flags byte) []byte {
 	return codec.AppendString(append(b, byte(k.db), flags), k.key)
 }
 
-// decodeReadyKey reads what appendReadyKey wrote.
+// decodeReadyKey reads the encoding of appendReadyKey.
 func decodeReadyKey(d *codec.Decoder) (k readyKey, flags byte, err error) {
 	db := d.Byte()
 	flags = d.Byte()
@@ -639,8 +639,8 @@ func decodeReadyKey(d *codec.Decoder) (k readyKey, flags byte, err error) {
 	return readyKey{waitKey{int(db), key, flags&flagLockQueue != 0}, flags&flagGone != 0}, flags, d.Err
 }
 
-// deferred writes the deferred keys into a snapshot. It writes nothing if there
-// was never such a key.
+// deferred writes the deferred keys, and the key that was taken last, into a
+// snapshot. It writes nothing if there is none of them.
 func (w *snapshotWriter) deferred(b *deferred) {
 	if b.last == (readyKey{}) && b.keys.Len() == 0 {
 		return

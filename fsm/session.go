@@ -10,8 +10,8 @@ const (
 	// StatusGap: not executed, because an earlier group of the session is
 	// missing.
 	StatusGap
-	// StatusFenced: not executed, because the entry was built in an older
-	// term.
+	// StatusFenced: not executed, because the entry was built in another term
+	// than the one in which Raft appended it.
 	StatusFenced
 	// StatusStale: not executed, because the session belongs to an older start
 	// of its node.
@@ -44,9 +44,9 @@ type session struct {
 	superseded bool
 }
 
-// runs reports whether the machine executes the groups of a session. If s is nil,
-// it does not, because a later start of the node has a session. From FeatureMend
-// on, it also does not execute them if the later start is in the same entry.
+// runs reports whether the machine executes the groups of a session. It returns
+// false if s is nil, because a later start of the node then has a session. From
+// FeatureMend on, it also returns false if the later start is in the same entry.
 // Before FeatureMend, the groups of both starts were executed, and both left
 // waiters.
 func (s *session) runs(features int) bool {

@@ -28,9 +28,10 @@ const (
 )
 
 // These are the internal commands behind CONFIG SET and CONFIG GET.
-// SetSettingsCommand accepts every setting, and GetSettingsCommand returns all
-// of them. SetSettingCommand and GetSettingCommand accept only
-// notify-keyspace-events, but programs of all versions know these two commands.
+// SetSettingsCommand accepts every setting. GetSettingsCommand returns
+// notify-keyspace-events, and every other setting that was ever changed.
+// SetSettingCommand and GetSettingCommand accept only notify-keyspace-events, but
+// programs of all versions know these two commands.
 const (
 	SetSettingCommand  = "_setsetting"
 	GetSettingCommand  = "_getsetting"

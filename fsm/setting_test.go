@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// TestSetting_Snapshot: a snapshot contains the settings, and a restored
-// machine uses them.
+// TestSetting_Snapshot: a snapshot contains the setting notify-keyspace-events, and
+// a restored machine uses it.
 func TestSetting_Snapshot(t *testing.T) {
 	m := fsm.New(command.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}

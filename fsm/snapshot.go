@@ -54,7 +54,7 @@ const (
 	// FeatureDeferred on.
 	recordRevoked     = 'N'
 	recordRevokedUser = 'n' // such a user
-	recordResumed     = 'M' // a session that is no longer suspended
+	recordResumed     = 'M' // a session whose waiters later entries will check
 	// recordFeatures is the feature version of the cluster, once, from
 	// FeatureMend on.
 	recordFeatures = 'V'
@@ -576,8 +576,9 @@ func (m *Machine) SnapshotInfo(sessions Sessions) SnapshotInfo {
 
 // CheckSnapshot reads a snapshot with the code of ReadSnapshot, but drops every
 // key once it is decoded. It fails for every snapshot that ReadSnapshot
-// refuses. It needs memory for the largest key, and for everything that is not a
-// key, such as sessions, waiters, grants of locks and scripts.
+// refuses. It needs memory for the largest key, and for the parts of the state that
+// are not keys, such as sessions, waiters, grants of locks and scripts. It does not
+// keep the parts of a staged restore.
 //
 // ReadSnapshot detects a duplicate key in the tree that it builds.
 // CheckSnapshot has no such tree, so it requires the order in which
@@ -596,8 +597,8 @@ func CheckSnapshot(r io.Reader, table *Table) (SnapshotInfo, error) {
 }
 
 // snapshotCheck counts the keys of a snapshot. It reads them into memory that
-// it reuses, so that a check does not double the memory of the process. The
-// methods of a nil snapshotCheck return new memory.
+// it reuses, so that a check does not double the memory of the process. For a nil
+// snapshotCheck, buffer and object return new memory.
 type snapshotCheck struct {
 	keys, volatile int
 	db             int
@@ -634,7 +635,8 @@ func (c *snapshotCheck) object() *keyspace.Object {
 	return o
 }
 
-// key counts a key, which must be greater than the previous one.
+// key counts a key, which must come after the previous one in the order of the
+// databases and of their keys.
 func (c *snapshotCheck) key(db int, o *keyspace.Object) error {
 	if c.last != nil && (db < c.db || db == c.db && !c.last.Before(o)) {
 		return fmt.Errorf("key %q is out of order or a duplicate: %w", o.Key, ErrFormat)

@@ -114,9 +114,9 @@ func (f *feed) golden(file string) {
 }
 
 // readDamaged changes each byte of a snapshot in turn. Reading the snapshot
-// must fail. If the checksums are corrected, reading the snapshot must return a
-// documented error, or a machine whose own snapshot can be read. It must not
-// panic.
+// must fail. If the checksums are corrected, reading the snapshot must return an
+// error, or a machine whose own snapshot can be read. The error must be a
+// documented one, except for the first 16 bytes. Reading must not panic.
 func readDamaged(t *testing.T, whole []byte) {
 	t.Helper()
 	for i := range whole {
@@ -217,8 +217,8 @@ func TestSnapshot_Corrupt(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Large checks a snapshot of several blocks with keys and values
-// of the maximum size.
+// TestSnapshot_Large checks a snapshot of several blocks with a key and a value of
+// the maximum size.
 func TestSnapshot_Large(t *testing.T) {
 	f := newFeed(t)
 	for i := range 5000 {
@@ -291,8 +291,8 @@ func TestSnapshot_Sessions(t *testing.T) {
 	}
 }
 
-// TestSnapshot_ManyReplies: a session may keep far more replies than fit into
-// one block of a snapshot.
+// TestSnapshot_ManyReplies: a snapshot contains all replies that a session keeps,
+// even if they do not fit into one block. They are limited to 16 MiB.
 func TestSnapshot_ManyReplies(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET big " + strings.Repeat("x", 60_000))
@@ -439,8 +439,8 @@ func TestMachine_Accessors(t *testing.T) {
 	_, _ = f.m.Apply(applied+5, 1, nil)
 }
 
-// TestMachine_OneHistory: the same entries give the same results and hash
-// chains, whatever clones and snapshots are taken in between.
+// TestMachine_OneHistory: the same entries give the same replies and the same state,
+// even if one machine is cloned and restored from a snapshot between the entries.
 func TestMachine_OneHistory(t *testing.T) {
 	a, b := furnished(t), furnished(t)
 	for i := range 50 {

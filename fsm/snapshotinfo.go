@@ -25,7 +25,7 @@ type SnapshotHead struct {
 	Sessions   int   `json:"sessions"`
 }
 
-// Head describes the state of the machine.
+// Head returns a description of the state of the machine.
 func (m *Machine) Head() SnapshotHead {
 	_, functions, _ := m.libraries.Len()
 	return SnapshotHead{

@@ -9,11 +9,11 @@ import (
 )
 
 // Speculation executes the groups of a batch on a clone before the leader
-// proposes the batch. So only the leader executes scripts, and all nodes apply
-// their effects. An operation with a script is replaced by its effects: the
-// reply, and the write commands that the script called. If a script does not
+// proposes the batch. So only the leader executes the scripts of the batch, and all
+// nodes apply their effects. An operation with a script is replaced by its effects:
+// the reply, and the write commands that the script called. If a script does not
 // end, exhausts memory or panics, its client gets an error, and no other node
-// executes it.
+// executes the script.
 //
 // The clone must have the state to which the entry will be applied, so no other
 // entry may be on its way through the log.
@@ -21,7 +21,7 @@ type Speculation struct {
 	c        Ctx
 	rec      recorder
 	batch    *BatchBuilder
-	sessions []*session // sessions of the batch before its groups were executed; nil for a stale session
+	sessions []*session // copies of the sessions of the batch, without their replies; nil for a stale session
 
 	// These fields are for Try. replies are the replies of the group. ops is
 	// the number of operations that were executed.
@@ -30,19 +30,20 @@ type Speculation struct {
 	ops     int
 	pause   func() error
 
-	reads readBudget // budget of the group that is being executed
+	reads readBudget // budget for the costly reads of the group that is being executed
 
 	scripted bool // a group with scripts was executed
 	behind   int  // work of the batch's later groups without scripts: see postpones
 }
 
-// These limits bound the effects of the groups. They apply to the leader's
-// speculative execution only: all nodes accept what the log contains.
+// These limits bound the effects of the groups. Only the leader's speculative
+// execution checks them. A node that applies an entry does not.
 const (
 	// maxGroupEffects bounds the size, in bytes, of the replies and the writes
 	// of a group's scripts.
 	maxGroupEffects = 16 << 20
-	// enoughEffects is the size, in bytes, above which a batch is closed.
+	// enoughEffects is the size, in bytes, above which an entry is closed after a
+	// group with scripts.
 	enoughEffects = 4 << 20
 
 	msgGroupWork = "BUSY the writes of the pipeline or transaction would take longer than --max-write-time on " +
@@ -103,8 +104,8 @@ func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
 //
 // out names all sessions of the batch, including those whose groups are all in
 // rest. If the batch names a later start of a node, the clone ends the waits of
-// the earlier start, and does not execute its groups. The entry must have the
-// same effect, so it must name the same sessions.
+// the earlier start, and does not execute the groups of the earlier start. The
+// entry must have the same effect, so it must name the same sessions.
 func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 	for i := range sp.batch.sessions {
 		out.session(sp.batch.sessions[i].id, sp.batch.sessions[i].ackFloor)
@@ -228,13 +229,13 @@ type recorder struct {
 	room    int // bytes that the effects of the group may still take
 	// position and draws have the values of the Ctx at the start of the
 	// operation. Effects are recorded with offsets from them, so that every
-	// write gets the same position and the same random numbers when it is
-	// replayed.
+	// write gets the same position and the same random numbers when a node
+	// applies the entry.
 	position int
 	draws    uint64
 	// interpreted is set if the effects of the operation do not follow from its
 	// arguments alone. scripted has the same meaning for the current command of
-	// a transaction.
+	// the operation.
 	interpreted, scripted bool
 }
 
@@ -363,8 +364,9 @@ type ScriptBudget byte
 const (
 	// Briefly is for a group that has not had a dry run. If one of its scripts
 	// exceeds a budget, the leader cuts the group: it proposes no part of the
-	// group and returns the special reply that the function TooLong recognizes.
-	// A group of several operations is then executed in pieces: see SplitGroup.
+	// group, but tooLongGroup in place of it. The function TooLong recognizes the
+	// reply. A group of several operations is then executed in pieces: see
+	// SplitGroup.
 	Briefly ScriptBudget = iota
 	// DryRun is for a script outside the log: in the leader's dry run, or in a
 	// read.
@@ -411,10 +413,10 @@ const (
 	tooLarge = "\x01"
 )
 
-// maxUncompiled is the largest number of bytes of the scripts of a group that
-// are compiled while other groups wait. Compiling them may take two milliseconds
-// for each KiB, and a script may run for about as long: see Briefly. A group with
-// more uncompiled bytes is cut, and its dry run compiles its scripts.
+// maxUncompiled bounds the size, in bytes, of the scripts of a group that the leader
+// compiles while other groups wait. Compiling them may take two milliseconds for
+// each KiB, and a script may run for about as long: see Briefly. A group with more
+// uncompiled bytes is cut, and its dry run compiles its scripts.
 const maxUncompiled = 1 << 10
 
 // msgScriptCompile is the reply to a command of a group that mustCompile has
@@ -449,9 +451,9 @@ func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
 func TooLong(replies []byte) bool { return string(replies) == tooLong }
 
 // TooLarge reports whether replies is the special reply to a group of which no
-// part was executed, because the reply of one of its scripts, or the replies of
-// all its scripts together, are large: see largeScriptReply and largeGroupReply.
-// Below FeatureParts, no group gets this reply.
+// part was executed, because its scripts have large replies. largeScriptReply limits
+// each reply, and largeGroupReply all of them together. Below FeatureParts, no group
+// gets this reply.
 func TooLarge(replies []byte) bool { return string(replies) == tooLarge }
 
 // tooLongGroup is proposed in place of a group that exceeded a budget: see
@@ -538,9 +540,8 @@ func (m *Machine) Try(
 // Costly reports whether the command is a costly read.
 func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }
 
-// These are the budgets of the costly reads of one group. The comment of the
-// type meter explains what a step is. Writes wait while the leader executes the
-// costly reads.
+// These are the budgets of the costly reads of one group. For steps, see the type
+// meter. Writes wait while the leader executes the costly reads.
 const (
 	// pipelineSteps is the budget of a pipeline: about 1 ms. A pipeline that
 	// exceeds it is executed in pieces, with the reads in pieces of their own:
@@ -548,7 +549,7 @@ const (
 	pipelineSteps = 100_000
 	// transactionSteps is the budget of a transaction: about 2 ms. If a
 	// transaction exceeds it, the leader first executes the transaction in a
-	// dry run, outside of the log, to find out what it costs.
+	// dry run, outside of the log, to find out its cost.
 	transactionSteps = 200_000
 	// dryRunSteps is the budget of a pipeline or a transaction in a dry run, and
 	// after a dry run: about 20 ms.
@@ -567,14 +568,15 @@ const (
 const msgCostlyReads = "BUSY the reads of a transaction that writes exceed their budget and it was rolled back: " +
 	"read less in it, or read before it and WATCH the keys"
 
-// readBudget is what is left of the budget for the costly reads of a group.
+// readBudget is the remaining budget for the costly reads of a group, and the state
+// that undo restores.
 type readBudget struct {
 	steps, bytes int
 	scriptBudget ScriptBudget
 	pause        func() error // see Try
 	over         bool         // the reads have exceeded the budget
 
-	before                     *Machine // state before the group, nil if prepareUndo has not saved it
+	before                     *Machine // machine before the group, nil if prepareUndo has not saved it
 	position, ready, serveWork int
 	seed, draws                uint64
 }
@@ -588,9 +590,9 @@ func (b *readBudget) refusal() string {
 	return ""
 }
 
-// prepareUndo sets the budget of the costly reads of a group and saves what
-// undo needs. If the group has no costly reads, the budget is 0, and prepareUndo
-// saves no state. In a dry run, it saves no state either, because the clone is
+// prepareUndo sets the budget of the costly reads of a group and saves the state
+// for undo. If the group has no costly reads, the budget is 0, and prepareUndo
+// saves no machine. In a dry run, it saves no machine either, because the clone is
 // dropped.
 func (sp *Speculation) prepareUndo(body []byte) {
 	c := &sp.c
@@ -631,8 +633,8 @@ func (sp *Speculation) prepareUndo(body []byte) {
 }
 
 // undo drops the effects of a group that has exceeded its budget: it restores
-// the state that prepareUndo saved before the group. It returns false if
-// prepareUndo saved no state.
+// the machine that prepareUndo saved before the group. It returns false if
+// prepareUndo saved no machine.
 func (sp *Speculation) undo() bool {
 	b, c := &sp.reads, &sp.c
 	if b.before == nil {

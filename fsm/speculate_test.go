@@ -527,8 +527,8 @@ func TestSpeculate_Waiters(t *testing.T) {
 		t.Errorf("pushes of a script: %q, want lengths 2 and 1", got)
 	}
 	served(8, "*2\r\n$1\r\nq\r\n$1\r\na\r\n")
-	// A waiter gets nothing from a script that is rolled back, or that pops what it
-	// pushed.
+	// A waiter gets nothing from a script that is rolled back, or that pops its own
+	// elements.
 	s.group("DEL|q")
 	s.commit()
 	wait(9, "BLPOP|q|0")
@@ -586,7 +586,8 @@ func TestSpeculate_Golden(t *testing.T) {
 
 // TestSpeculation_TooLong: a group without effects is proposed in place of a
 // group whose script takes too long. The speculative execution of the next
-// groups begins with the state from before this group.
+// groups begins with the state from before this group. The test also checks dry
+// runs, SplitGroup, and groups that are sent again after their dry run.
 func TestSpeculation_TooLong(t *testing.T) {
 	s := newStage(t)
 	s.quick = true // until the clone is dropped, it contains effects of the script

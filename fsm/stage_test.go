@@ -136,7 +136,7 @@ type stage struct {
 	m       *fsm.Machine
 	table   *fsm.Table
 	lines   lines
-	runner  fsm.ScriptRunner // an interpreter of lines, unless a test sets another one
+	runner  fsm.ScriptRunner // the field lines, unless a test sets another interpreter
 	quick   bool             // do not compare states: they are large
 	enough  bool             // close the entry after each group with a script
 	entries []byte           // all entries, each after its length
@@ -195,9 +195,9 @@ func (s *stage) add(g *fsm.Group) {
 	s.batch.Add(stageSession, 0, s.seq, g.Bytes())
 }
 
-// commit executes the batch speculatively and applies the result. It checks
-// that all nodes get the state of the speculative execution, and returns the
-// replies.
+// commit executes the batch speculatively if it has scripts, and applies the
+// result. Unless quick is set, it checks that all nodes get the state of the
+// speculative execution. It returns the replies.
 func (s *stage) commit() string {
 	s.t.Helper()
 	var out []string

@@ -29,7 +29,7 @@ import (
 //	                               replace the data; see applyStaged
 //	drop id                        drop the staging area
 //
-// All of them return OK. A staging area that gets no part for stagingTime is
+// The reply is OK or an error. A staging area that gets no part for stagingTime is
 // dropped.
 const RestoreCommand = "_restore"
 
@@ -237,7 +237,8 @@ func (r *rebase) begin(clock Clock) {
 	}
 }
 
-// object moves the times of a key. clock is the clock of the snapshot.
+// object sets the version of a key and moves its times. clock is the clock of the
+// snapshot.
 func (r *rebase) object(o *keyspace.Object, clock Clock) {
 	if r == nil {
 		return
@@ -274,19 +275,19 @@ func (r *rebase) moment(t *stream.Moment) {
 	}
 }
 
-// ForBackup removes from a clone what belongs to the running nodes only:
-// waiters, and a staged restore. A backup does not contain these.
+// ForBackup removes the waiters and a staged restore, which belong only to the
+// running nodes. A backup does not contain them.
 func (m *Machine) ForBackup() {
 	m.waits = newWaits()
 	m.staging = nil
 }
 
 // Recover turns the state into that of a new cluster of one node, after the loss
-// of the old cluster's majority. It drops what belongs to the old nodes: sessions
-// and waiters. epoch is the token epoch of the wall clock. quarantine is the
-// length of the quarantine in nanoseconds; a negative value stands for
-// DefaultQuarantine of the data, or for the rest of the current quarantine, if
-// that is longer. Recover returns the length that was used. The feature version
+// of the old cluster's majority. It drops the sessions and the waiters of the old
+// nodes, and a staged restore. epoch is the token epoch of the wall clock. quarantine
+// is the length of the quarantine in nanoseconds; a negative value stands for
+// DefaultQuarantine of the data, or for the rest of the current quarantine, if that
+// is longer. Recover returns the length that was used. The feature version
 // becomes the highest that this program knows, because no node of the new cluster
 // runs another program.
 func (m *Machine) Recover(clusterID string, epoch uint64, quarantine int64) (int64, error) {

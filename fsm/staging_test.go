@@ -194,9 +194,9 @@ func TestRestore(t *testing.T) {
 }
 
 // TestRestore_epoch: if a backup is restored twice, and the wall clock is later
-// at the second restore, the two clusters never give the same token. If the
-// wall clock went back, the restored epoch is still above the epoch of the
-// backup.
+// at the second restore, the two clusters have different token epochs. If the
+// wall clock went back, the new epoch is still above the epoch of the backup. A
+// restore with an epoch that is too high changes nothing.
 func TestRestore_epoch(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.want("set k v", "+OK")
@@ -254,8 +254,8 @@ func TestRestore_refused(t *testing.T) {
 	}
 }
 
-// TestQuarantine: during a quarantine, commands that grant a lock fail, and all
-// other commands run.
+// TestQuarantine: during a quarantine, commands that grant a lock fail, and other
+// commands run.
 func TestQuarantine(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.want("set held o px 60000", "+OK")

@@ -90,8 +90,8 @@ func twoStarts(s *starts, old, young uint64) []string {
 }
 
 // TestStarts_Superseded: if an entry contains a later start of a node, the
-// groups of the earlier start are not executed, whatever the order of the
-// groups.
+// groups of the earlier start are not executed, whether they are before or after
+// those of the later start.
 func TestStarts_Superseded(t *testing.T) {
 	for _, origins := range [][2]uint64{{7, 9}, {57, 3}, {5, 5}} {
 		t.Run(fmt.Sprint(origins), func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestStarts_Speculated(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(speculated.Bytes(), applied.Bytes()) {
-				t.Errorf("features %d: the entry comes to another state than its speculative execution:\n%q\n%q", features, applied.Bytes(), speculated.Bytes())
+				t.Errorf("features %d: the entry gives another state than its speculative execution:\n%q\n%q", features, applied.Bytes(), speculated.Bytes())
 			}
 			batch = rest
 			rest = fsm.BatchBuilder{}

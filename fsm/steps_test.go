@@ -97,8 +97,8 @@ func (w *metered) read(b *fsm.Budget, commands ...[]string) (string, error) {
 	return string(reply), err
 }
 
-// TestBudget: every read that visits elements charges for them, and stops when
-// its steps are used up. Without a budget it completes.
+// TestBudget: a read that visits elements charges for them, and stops when its
+// steps are used up. Without a budget it completes.
 func TestBudget(t *testing.T) {
 	const elements, budget = 20_000, 2000
 	w := newMetered(t)
@@ -146,8 +146,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudget_Group: the operations of a pipeline or a transaction share one
-// budget.
+// TestBudget_Group: the operations of a pipeline share one budget.
 func TestBudget_Group(t *testing.T) {
 	w := newMetered(t)
 	w.fill(1000)
@@ -164,8 +163,8 @@ func TestBudget_Group(t *testing.T) {
 	}
 }
 
-// TestBudget_Hold: a read reports the memory that it needs to Budget.Hold, and
-// stops if Hold returns an error.
+// TestBudget_Hold: a read calls Budget.Hold for the memory that it needs, and stops
+// if Hold returns an error.
 func TestBudget_Hold(t *testing.T) {
 	const elements = 20_000
 	w := newMetered(t)

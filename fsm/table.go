@@ -47,8 +47,8 @@ const (
 	// call and that has none of the flags Write, MayWrite and ReadOnly (TIME,
 	// PING) does not access keys.
 	ReadOnly
-	// Scripted commands name a script that may need the interpreter: see
-	// script.go.
+	// Scripted commands contain or name a script that may need the interpreter:
+	// see script.go.
 	Scripted
 	// The other flags describe a command to clients, in COMMAND, as in Redis.
 	// Some of them have other effects too. For example, Admin, PubSub and Blocking
@@ -72,7 +72,8 @@ const (
 // These flags are for commands that a connection executes itself. COMMAND does
 // not show them.
 const (
-	// RunsInMulti commands run at once inside MULTI, which queues all others.
+	// RunsInMulti commands run at once inside MULTI. The connection queues or
+	// refuses all other commands.
 	RunsInMulti Flags = 1 << (32 + iota)
 	// RefusedInMulti commands are refused inside MULTI, like those with NoMulti,
 	// but Redis does not list them with the flag no_multi.
@@ -88,8 +89,8 @@ const (
 	// version.
 	PreviousProtocol
 	// KeepsCaching commands do not end the effect of CLIENT CACHING. The next
-	// command without this flag ends it. A container's subcommands have the
-	// flag too.
+	// command without this flag ends it. If a container has the flag, its
+	// subcommands have it too.
 	KeepsCaching
 	// NotPaused commands run during CLIENT PAUSE.
 	NotPaused
@@ -112,7 +113,8 @@ func (k Keys) end(n int) int {
 	return min(last+1, n)
 }
 
-// has reports whether a position of a command with n arguments is a key.
+// has reports whether the argument at a position of a command with n arguments is a
+// key.
 func (k Keys) has(pos, n int) bool {
 	return k.First > 0 && pos >= k.First && pos < k.end(n) && (pos-k.First)%k.Step == 0
 }
@@ -230,13 +232,13 @@ type WaitHooks struct {
 // WorkHooks are the hooks that estimate the work of a call of a command.
 type WorkHooks struct {
 	// Steps estimates the work of a command in the log, as far as it depends on
-	// what the command's keys hold. Steps is nil if the work depends on the
+	// the values of the command's keys. Steps is nil if the work depends on the
 	// arguments alone. It is also nil for costly reads (see Costly), and for
 	// commands that take a bounded number of steps or bytes for each argument.
 	Steps WorkFunc
-	// Depends reports whether the work of a call depends on what its keys hold.
-	// The work of a call with the smallest number of arguments must not depend
-	// on it. Depends is nil if the work of every call depends on it.
+	// Depends reports whether the work of a call depends on the values of its
+	// keys. The work of a call with the smallest number of arguments must not
+	// depend on them. Depends is nil if the work of every call depends on them.
 	Depends func(args [][]byte) bool
 	// PerArgument is the number of steps for each argument of a call with many
 	// arguments, 0 for StepsPut: see argumentSteps.
@@ -513,7 +515,7 @@ func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 	return r.d.Err
 }
 
-// named is a flag and its name in COMMAND INFO.
+// named is a flag, and its name in COMMAND INFO or the name of its ACL category.
 type named struct {
 	flag Flags
 	name string

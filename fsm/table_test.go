@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// TestTable_Rows: the table is sorted, Find finds every row, and every row
-// contains all properties of its command.
+// TestTable_Rows: the table is sorted, Find finds every row, and every row has the
+// properties that checkRow requires.
 func TestTable_Rows(t *testing.T) {
 	table := command.NewTable()
 	rows := table.Rows()
@@ -40,9 +40,9 @@ func TestTable_Rows(t *testing.T) {
 	}
 }
 
-// TestTable_Subcommands: FindSub ignores case and allocates no memory. It also
-// finds names with other letters whose lower-case forms are ASCII letters,
-// because old logs may contain such names.
+// TestTable_Subcommands: FindSub ignores case, and allocates no memory for a name in
+// ASCII. It also finds names with other letters whose lower-case forms are ASCII
+// letters, because old logs may contain such names.
 func TestTable_Subcommands(t *testing.T) {
 	lock := command.NewTable().Find([]byte("lock"))
 	args := [][]byte{[]byte("LOCK"), []byte("Release"), []byte("key"), []byte("owner")}
@@ -138,7 +138,7 @@ func TestTable_Check(t *testing.T) {
 	}
 }
 
-// TestCommand_AccessAt checks the access to each key of a command, and that
+// TestCommand_AccessAt checks the access to each key of several commands, and that
 // finding the access to the last of many keys allocates nothing.
 func TestCommand_AccessAt(t *testing.T) {
 	table := command.NewTable()

@@ -45,7 +45,7 @@ func sized(n int, command string) string {
 
 // TestSpeculation_Uncompiled checks that the leader cuts a group before it
 // compiles more than 1 KiB of the scripts of the group, and that a dry run
-// compiles all of them.
+// compiles a larger library.
 func TestSpeculation_Uncompiled(t *testing.T) {
 	const most = 1 << 10
 	s := newStage(t)

@@ -17,18 +17,20 @@ import (
 // change of leader.
 //
 // Waiters are served after the operation (a command, a transaction, a script)
-// that gave a key a value, in the order of their arrival, as in Redis. The
-// reply of a served waiter is kept until its node has confirmed that it
-// received the reply, has started again, or was removed from the cluster. A
-// node may miss the entry that serves its waiter, because it was cut off, or
-// received a snapshot in place of the entry. It then finds the reply in the
-// state.
+// that gave a key a value or freed a lock. The waiters for one key are served in
+// the order of their arrival, as in Redis. From FeatureDeferred on, later entries
+// may serve some of them: see serve.go. The reply of a served waiter is kept until
+// its node has confirmed that it received the reply, has started again, or was
+// removed from the cluster. A node may miss the entry that serves its waiter,
+// because it was cut off, or received a snapshot in place of the entry. It then
+// finds the reply in the state.
 //
 // A session is suspended while its node is not connected to the leader. Its
 // waiters keep their positions, but the machine serves none of them, because
 // their clients may no longer exist. The waiters behind them keep waiting too,
-// unless they wait for a lock and the leader has sent SuspendPass. The leader
-// suspends and resumes sessions. Every term begins with all sessions suspended.
+// unless they wait for a lock and the leader has sent SuspendPass for the session.
+// The leader suspends and resumes sessions. Every term begins with all sessions
+// suspended.
 
 const msgSuperseded = "ERR a later start of this node has clients that wait"
 
@@ -114,7 +116,8 @@ func newWaits() waits {
 	}
 }
 
-// clone returns an independent copy. It takes O(1).
+// clone returns an independent copy. Its time does not depend on the number of
+// waiters.
 func (w *waits) clone() waits {
 	f := *w
 	f.conns, f.queues, f.nodes = w.conns.IsoCopy(), w.queues.IsoCopy(), slices.Clone(w.nodes)
@@ -152,10 +155,11 @@ type BlockingCall struct {
 	Type    keyspace.Type
 	Keys    [][]byte
 	Timeout int64 // milliseconds, 0 for no limit
-	// Take executes the command on a key that has a value of the type. It
-	// returns None if the value does not contain what the command waits for.
+	// Take executes the command on a key that has a value of the type, or on a
+	// lock that the command may take. If the value contains nothing for the
+	// command, Take returns the constant None.
 	Take func(c *Ctx, key []byte) Reply
-	// None is the reply if the command must not wait.
+	// None is the reply of a command that finds nothing and must not wait.
 	None Reply
 	// Resume replaces the last arguments if the command is executed again: see
 	// ResumeArgs.
@@ -335,11 +339,10 @@ func (c *Ctx) dequeue(n *waiter) {
 	w.closed(n)
 }
 
-// left marks a key as ready after the waiter n has left its queue, because the
-// waiters behind n may have waited only because of n. This is possible if n is
-// suspended, if n was suspended and has not been checked since, or if n could
-// not join the holders of a lock. Waiters for a lock do not wait behind a
-// waiter that is passed over.
+// left marks a key as ready after the waiter n has left its queue, if the waiters
+// behind n may have waited only because of n. This is possible if n is suspended, if
+// n was suspended and has not been checked since, or if n could not join the holders
+// of a lock. Waiters for a lock do not wait behind a waiter that is passed over.
 func (c *Ctx) left(n *waiter, k waitKey) {
 	w := &c.m.waits
 	switch {
@@ -362,11 +365,10 @@ func (w *waits) closed(n *waiter) {
 	}
 }
 
-// mayServe reports whether a waiter that waits for a key as n does could be
-// served: the key has a value of the type that n waits for, or the lock is free
-// or shared. Most keys that have waiters have no such value, so this check
-// makes the removal of many waiters about twice as fast. Below FeatureParts,
-// mayServe returns true.
+// mayServe reports whether a waiter like n could be served at the key k: the key
+// has a value of the type that n waits for, or the lock is free or shared. Most
+// keys that have waiters have no such value, so this check makes the removal of
+// many waiters about twice as fast. Below FeatureParts, mayServe returns true.
 func (c *Ctx) mayServe(n *waiter, k waitKey) bool {
 	if c.m.features < FeatureParts {
 		return true
@@ -381,8 +383,8 @@ func (c *Ctx) mayServe(n *waiter, k waitKey) bool {
 	return o != nil && o.Type == n.typ
 }
 
-// forget removes a waiter, served or not. If the waiter was served a lock and
-// its node has not claimed the lock, the lock passes to the next waiter.
+// forget removes a waiter, served or not. If the waiter was served a grant of a lock
+// that its node has not claimed, forget ends the grant: see passOn.
 func (c *Ctx) forget(n *waiter) {
 	c.drop(n)
 	if n.grant != nil {
@@ -390,7 +392,7 @@ func (c *Ctx) forget(n *waiter) {
 	}
 }
 
-// drop removes a waiter, served or not.
+// drop removes a waiter, served or not. It does not end a grant of the waiter.
 func (c *Ctx) drop(n *waiter) {
 	if !n.served {
 		c.dequeue(n)
@@ -572,8 +574,8 @@ func (c *Ctx) endMany(ended []*waiter, ends func(n *waiter) bool) {
 	w.closeAll(ended)
 }
 
-// closeAll removes waiters that have left the trees from the counts. It has the
-// same effect as closed for each of them, but looks up each user and node only
+// closeAll removes unserved waiters that have left the trees from all counts, and
+// removes the nodes that have no waiter left. It looks up each user and node only
 // once for all its neighbors in the list.
 func (w *waits) closeAll(list []*waiter) {
 	for len(list) > 0 {
@@ -609,9 +611,9 @@ func (w *waits) served() (n int) {
 	return n
 }
 
-// endEarlierStart ends the waits of an earlier start of the node that id names.
-// The machine calls it for each session in an entry, because the clients of the
-// earlier start no longer exist when a later start of the node has a session.
+// endEarlierStart ends the waits of an earlier start of the node that id names. The
+// clients of the earlier start no longer exist when a later start of the node has a
+// session. So the machine calls endEarlierStart for the sessions of each entry.
 //
 // Ending many waits takes long. So the leader removes the waiters in parts
 // before it proposes the first group of the later start (see
@@ -642,9 +644,9 @@ func (c *Ctx) endStart(id SessionID) {
 	c.endWaits(list)
 }
 
-// replaceStart ends the waits of earlier starts of the node that id names, so
-// that all its waiters belong to the start that id names. It returns false if the
-// node has waiters of a later start.
+// replaceStart ends the waits of earlier starts of the node that id names. It
+// reports whether all waiters of the node then belong to the session id. They do not
+// if the node has waiters of a later start.
 func (c *Ctx) replaceStart(id SessionID) bool {
 	c.endEarlierStart(id)
 	w := &c.m.waits

@@ -8,11 +8,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestWaitLimit: from FeatureWaits on, the waiters of one user and those of one
-// node have a limit, which counts a waiter and each of its keys. A command
-// above the limit gets an error only if it would have to wait. Waiters of other
-// users and of other nodes do not count. When a wait ends, another client can
-// wait.
+// TestWaitLimit: from FeatureWaits on, the sum of the weights of the waiters of one
+// user, and of those of one node, is limited (see maxWaitWeight). A command above
+// the limit gets an error only if it would have to wait. Waiters of other users and
+// of other nodes do not count. When waits end, another client can wait.
 func TestWaitLimit(t *testing.T) {
 	const (
 		busyUser = "-BUSY too many clients of this user wait in blocking commands\r\n"

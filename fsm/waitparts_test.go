@@ -123,8 +123,8 @@ func (q *queue) state() string {
 var dead, other = fsm.SessionID{NodeID: "dead", Boot: 1}, fsm.SessionID{NodeID: "other", Boot: 1}
 
 // crowd makes clients of the session dead wait for lists, streams and locks.
-// Some of these clients are served. Some of the served clients have grants that
-// are not claimed.
+// Some of these clients are served. One of the served clients has a grant that is
+// not claimed.
 func crowd(t testing.TB, features int) *queue {
 	q := newQueue(t, features)
 	q.run(other, 1, "SET", "held", "someone")
@@ -193,10 +193,10 @@ func TestWaitParts(t *testing.T) {
 	}
 }
 
-// TestWaitParts_Names: SuspendCommand ignores the name of a waiter of another
-// session or start, of an earlier wait of a connection, of a served waiter, and
-// of a waiter that it has already named. Below FeatureParts, a command with
-// names has no effect.
+// TestWaitParts_Names: SuspendEnd ignores the name of a waiter of another session,
+// of another wait of a connection, and of a served waiter. It also ignores names
+// that are not in the order of the origins. A command for another start of the node,
+// and below FeatureParts any command with names, has no effect.
 func TestWaitParts_Names(t *testing.T) {
 	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
 		q := newQueue(t, features)

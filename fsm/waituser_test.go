@@ -11,8 +11,8 @@ import (
 )
 
 // TestWaitUser_Many: if so many waits of a user end at once that the machine
-// builds new trees of waiters, the result is the same as if it ended them one
-// by one.
+// builds new trees of waiters, the other waiters stay, those behind the ended
+// waits are served, and all counts are right.
 func TestWaitUser_Many(t *testing.T) {
 	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
 		q := newQueue(t, features)

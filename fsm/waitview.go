@@ -13,8 +13,9 @@ import (
 // These are the internal commands about waiters. Nodes and leaders send them;
 // clients cannot.
 const (
-	// UnwaitCommand ends a wait. Its arguments are the origin and the position
-	// of the waiter. Unwaited decodes its reply.
+	// UnwaitCommand ends a wait, or claims the grant of a lock that the waiter was
+	// served. Its arguments are the origin and the position of the waiter.
+	// Unwaited decodes its reply.
 	UnwaitCommand = "_unwait"
 	// WaitedCommand removes waiters, served or not. Its arguments are the
 	// origin and the position of each waiter.
@@ -31,12 +32,13 @@ const (
 	SuspendCommand = "_hold"
 	// UndeliveredCommand ends a grant of a lock, because the reply with the grant
 	// could not be sent to its client. Its arguments are the key and the token. It
-	// has no effect if the grant was renewed. It exists from FeatureShared on.
+	// has no effect if the grant was renewed or has ended. It exists from
+	// FeatureShared on.
 	UndeliveredCommand = "_undelivered"
 )
 
-// These are the values of the argument of SuspendCommand that says what happens
-// to the waiters.
+// These are the values of the fourth argument of SuspendCommand, which decides about
+// the waiters.
 const (
 	SuspendOn  = "on"  // the node is not connected: none of its waiters is served
 	SuspendOff = "off" // the node is connected
@@ -46,8 +48,8 @@ const (
 	// grant. If the node is still running, its clients wait again. The replies of
 	// the other served waiters stay, because they exist nowhere else.
 	SuspendEnd = "end"
-	// SuspendDrop: the node never comes back. All its waiters are removed. This
-	// argument exists from FeatureMend on.
+	// SuspendDrop: this start of the node never comes back. All its waiters are
+	// removed. This argument exists from FeatureMend on.
 	SuspendDrop = "drop"
 	// SuspendPass: the node has been disconnected for a short time. Its waiters
 	// stay, but waiters of other nodes get the locks that they wait for. This
@@ -200,11 +202,11 @@ func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 	}
 	var size int
 	if _, err := fmt.Sscanf(string(answer[:min(len(answer), 24)]), "$%d\r\n", &size); err != nil {
-		return nil, false, fmt.Errorf("malformed reply %.40q to the end of a wait: %w", answer, ErrFormat)
+		return nil, false, fmt.Errorf("malformed reply %.40q to _unwait: %w", answer, ErrFormat)
 	}
 	body := answer[len("$\r\n")+len(strconv.Itoa(size)):]
 	if len(body) != size+2 {
-		return nil, false, fmt.Errorf("malformed reply of %d bytes to the end of a wait: %w", len(answer), ErrFormat)
+		return nil, false, fmt.Errorf("malformed reply of %d bytes to _unwait: %w", len(answer), ErrFormat)
 	}
 	return body[:size], false, nil
 }
@@ -327,7 +329,8 @@ func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 // not remove. work is the number of steps that the removal of the waiters may
 // take. EndList returns at least one waiter, unless there is none. next is the
 // connection with which the next list begins, or 0 if this list is the last
-// one. left is the number of steps of work that remain.
+// one. left is the part of work that remains. It is negative if the first waiter
+// takes more steps than work.
 func (m *Machine) EndList(
 	id SessionID, first uint64, served bool, work int,
 ) (list []WaiterInfo, next uint64, left int) {
@@ -352,9 +355,9 @@ func (m *Machine) EndList(
 type WaitSession struct {
 	ID        SessionID
 	Suspended bool
-	// Open is the number of waiters that wait. Served is the number of waiters
-	// that were served and whose node has not confirmed yet that it received
-	// the reply.
+	// Open is the number of waiters that were not served. Served is the number of
+	// served waiters. A served waiter stays until its node has confirmed that it
+	// received the reply.
 	Open, Served int
 	// Locks is the number of waiters for locks: the open ones, and those whose
 	// grant the node has not claimed. Passed reports whether they are passed

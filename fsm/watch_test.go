@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestWatch_Swapdb: SWAPDB changes the versions of all keys of both databases,
-// present or absent, and so does a second SWAPDB that reverts the first.
+// TestWatch_Swapdb: SWAPDB changes the version of a key, whether the key is in one
+// of the two databases, in both or in neither. A second SWAPDB that reverts the
+// first changes the version again.
 func TestWatch_Swapdb(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -60,8 +61,8 @@ func TestWatch_Swapdb(t *testing.T) {
 }
 
 // TestWatch_FlushMany: a flush of more than FewFlushed keys does not visit them
-// one by one. It changes the versions of all keys of the database, whether they
-// were present or absent. A flush of an empty database changes none.
+// one by one. It changes the version of a key of the database, whether the key was
+// present or absent. A flush of an empty database changes no version.
 func TestWatch_FlushMany(t *testing.T) {
 	for _, flush := range []string{"FLUSHALL", "FLUSHDB"} {
 		f := newFeed(t)
@@ -136,7 +137,7 @@ func (f *feed) watchIn(db int, key string) string {
 	return strings.TrimSpace(strings.TrimPrefix(string(out), ":"))
 }
 
-// watchKeys and watchLines are what TestWatch_Random draws from.
+// watchKeys and watchLines are the keys and the commands of TestWatch_Random.
 var (
 	watchKeys  = []string{"a", "b", "c"}
 	watchLines = []string{
@@ -148,7 +149,7 @@ var (
 	}
 )
 
-// watched is a watched key, and what has happened to its value since WATCH.
+// watched is a watched key, and the first change of its value since WATCH.
 type watched struct {
 	db       int
 	key      string
@@ -256,8 +257,8 @@ func (f *feed) value(db int, key string) string {
 	return string(out)
 }
 
-// look sets touched to what for each watched key whose value differs from the
-// value at WATCH, unless touched is already set.
+// look sets touched to the parameter what for each watched key whose value differs
+// from the value at WATCH, unless touched is already set.
 func (w *watchTest) look(what string) {
 	for _, k := range w.watches {
 		if k.touched == "" && w.model.value(k.db, k.key) != k.value {

@@ -24,7 +24,8 @@ const StepNanos = 10
 
 // WorkLimits bounds the work of the groups that the leader proposes, in steps.
 type WorkLimits struct {
-	// Entry is the limit for the groups of one entry, if the entry has several.
+	// Entry is the limit for the groups of one entry. Machine.Divide says which
+	// groups may exceed it.
 	Entry int
 	// Operation is the limit for a single command or transaction. A command or
 	// transaction that needs more is answered with BUSY, unless it is one of the
@@ -43,8 +44,8 @@ const stepsCommand = 48
 // estimates from overflowing.
 const mostWork = 1 << 40
 
-// WorkFunc returns the part of a command's work that depends on what its keys
-// hold, and records in w by how much the command may make the keys grow.
+// WorkFunc returns the part of a command's work that depends on the values of its
+// keys, and records in w by how much the command may make the keys grow.
 type WorkFunc func(w *Weigher, args [][]byte) int
 
 // Weigh returns the part of the approximate cost of applying a group that its
@@ -88,8 +89,8 @@ func (t *Table) Weigh(body []byte) (steps int, depends bool) {
 	return steps, depends
 }
 
-// workDepends reports whether the work of a command depends on what its keys
-// hold.
+// workDepends reports whether the work of a command depends on the values of its
+// keys.
 func (cmd *Command) workDepends(args [][]byte) bool {
 	if cmd == nil || cmd.Work.Steps == nil || !cmd.ArityOK(len(args)) {
 		return false
@@ -187,7 +188,7 @@ type Growth struct {
 	// work of adding an element also covers the work of removing it once.
 	Added int
 	Other int // elements that were copied, or that are results of commands
-	Bytes int // minimum size of a string
+	Bytes int // size, in bytes, that a string may have
 }
 
 // smallString is the size below which the length of a string adds nothing to
@@ -215,8 +216,9 @@ func (w *Weigher) forget(n int) {
 }
 
 // operation returns the work of the next operation, and the union of the flags
-// of its commands and subcommands. A native script that would create a key
-// counts as DenyOOM.
+// of its commands and subcommands. The union contains Internal only if all commands
+// have it. If WorkLimits.Full is set, the arguments and the state of the keys also
+// decide about DenyOOM: for example, a native script that would create a key has it.
 func (w *Weigher) operation(r *groupReader) (steps int, flags Flags, err error) {
 	internal := true // whether all commands are internal
 	err = r.commandsIn(func(db int, args [][]byte) {
@@ -329,8 +331,8 @@ func extentOf(o *keyspace.Object) Extent {
 	return Extent{Elems: o.Coll.Len(o.Type)}
 }
 
-// Grow records that a key may have more elements, and that a string may have at
-// least the given number of bytes.
+// Grow records that a key may have gained elements, and that a string may have grown
+// to the given number of bytes.
 func (w *Weigher) Grow(key []byte, by Growth) {
 	if by.Added == 0 && by.Other == 0 && by.Bytes < smallString {
 		return
@@ -358,8 +360,8 @@ func (b *BatchBuilder) Weighed(steps int, depends bool) {
 // Work returns the sum of the steps that were passed to Weighed.
 func (b *BatchBuilder) Work() int { return b.work }
 
-// Depends reports whether the work of the batch also depends on what its keys
-// hold. If it does, the caller must call Machine.Divide before it proposes the
+// Depends reports whether the work of the batch also depends on the values of its
+// keys. If it does, the caller must call Machine.Divide before it proposes the
 // batch.
 func (b *BatchBuilder) Depends() bool { return b.depends }
 
@@ -441,7 +443,7 @@ func (g *dividing) divide(body []byte) error {
 			refusal = refusalOf(start[0], g.limits.Full)
 		case flags&Internal != 0:
 		// An operation that needs too much work is refused, with two
-		// exceptions. An operator may always empty or exchange databases. If a
+		// exceptions. A client may always empty or exchange databases. If a
 		// read is one of several commands in a pipeline, the reply to the
 		// pipeline is tooLong, and the node then executes the read outside of
 		// the log.
@@ -490,7 +492,7 @@ type WorkBound interface {
 }
 
 // overworked charges a write to a group with scripts, and reports whether the
-// group exceeds what it may write. The effects of the group's earlier writes
+// writes of the group exceed their limit. The effects of the group's earlier writes
 // are already part of the state.
 func (c *Ctx) overworked(cmd *Command, args [][]byte) bool {
 	b, ok := c.runner.(WorkBound)
@@ -519,7 +521,7 @@ func (sp *Speculation) postpones(body []byte) (bool, error) {
 	return sp.behind > b.MostWork(), err
 }
 
-// meter counts what the commands of a group or of an entry cost. Commands
+// meter counts the cost of the commands of a group or of an entry. Commands
 // charge steps while they work. One step is about ten nanoseconds of work, such
 // as visiting one element or comparing a few bytes. A meter with a budget ends
 // the group when the budget is used up. A meter without a budget only counts,

@@ -22,8 +22,8 @@ type draws interface {
 	IntN(n int) int
 }
 
-// drawnBytes takes the choices from the bytes of a fuzzer, and makes the first
-// choice when there are no bytes left.
+// drawnBytes takes the choices from the bytes of a fuzzer, and chooses 0 when there
+// are no bytes left.
 type drawnBytes struct{ data []byte }
 
 func (d *drawnBytes) IntN(n int) int {
@@ -66,7 +66,7 @@ type world struct {
 	locks    lockBook
 }
 
-// worldEvents count what has happened, so that a test can check that it has
+// worldEvents counts the events of histories, so that a test can check that it has
 // tested something.
 type worldEvents struct {
 	Entries, Done, Stale, Gaps, Duplicates, Fenced int
@@ -110,7 +110,7 @@ func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	for _, id := range []string{"a", "b", "c"} {
 		w.nodes = append(w.nodes, &worldNode{id, []*worldStart{{id: fsm.SessionID{NodeID: id, Boot: 1}}}})
 	}
-	features := max(d.IntN(fsm.MaxFeatures+8)-2, 0) // if it is low, later TermStarts raise it
+	features := max(d.IntN(fsm.MaxFeatures+8)-2, 0) // if it is low, later TermStarts may raise it
 	w.mended = features >= fsm.FeatureMend
 	w.termStart(min(features, fsm.MaxFeatures))
 	return w
@@ -137,7 +137,7 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf(format, args...)
 }
 
-// step applies one entry, executes a read, sometimes replaces or clones the
+// step adds to the log, sometimes executes reads, sometimes replaces or clones the
 // replica, and compares the machines.
 func (w *world) step() {
 	w.t.Helper()
@@ -235,7 +235,7 @@ func (w *world) compare(sp *fsm.Speculation, res *fsm.Result) {
 	w.t.Helper()
 	for _, g := range res.Groups {
 		if fsm.TooLong(g.Reply) {
-			return // the speculative execution included groups that are not in the entry
+			return // the speculative execution may contain effects that the entry does not have
 		}
 	}
 	var speculated, applied bytes.Buffer
@@ -448,7 +448,7 @@ func (w *world) note(res *fsm.Result, rec fsm.Record) {
 	}
 }
 
-// watch records the version of a key, for a later transaction.
+// watch sometimes records the version of a key, for a later transaction.
 func (w *world) watch() {
 	w.t.Helper()
 	if !w.one(3) {
@@ -464,8 +464,8 @@ func (w *world) watch() {
 	}
 }
 
-// read executes a read on one machine. The read must not change the machine.
-// The time of the read may be ahead of the log's clock.
+// read sometimes executes a read on one machine. The read must not change the
+// machine. The time of the read may be ahead of the log's clock.
 func (w *world) read() {
 	w.t.Helper()
 	words := w.anything()
@@ -543,7 +543,7 @@ func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 		w.fatalf("a snapshot cannot be read: %v", err)
 	}
 	if again := w.snapshot(r); !bytes.Equal(again, whole) {
-		w.fatalf("a snapshot comes back as another one:\n%q\n%q", whole, again)
+		w.fatalf("the snapshot of a restored machine differs from the original:\n%q\n%q", whole, again)
 	}
 	if err := fsm.Broken(r); err != nil {
 		w.fatalf("restored machine: %v", err)
@@ -629,8 +629,8 @@ func worldSeeds(t *testing.T) (first, last uint64) {
 	return 0, number("HOLDFAST_FSM_SEEDS", 48)
 }
 
-// TestMachines: two machines that apply the same entries of several nodes are
-// equal after every entry, however often one of them is restored from a
+// TestMachines: two machines that apply the same entries of several nodes give the
+// same results and stay equal, however often one of them is restored from a
 // snapshot. Every snapshot can be read.
 func TestMachines(t *testing.T) {
 	t.Parallel()

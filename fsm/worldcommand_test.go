@@ -234,8 +234,8 @@ func (w *world) row(words []string) (*fsm.Command, [][]byte) {
 // line draws a command that is likely to have an effect.
 func (w *world) line() []string { return w.fill(w.pick(worldLines)) }
 
-// fill replaces the placeholders of a line with keys and numbers. Most of the
-// keys hold the type that the command is for.
+// fill replaces the placeholders of a line with keys and numbers. The keys usually
+// have values of the type that the command is for.
 func (w *world) fill(line string) []string {
 	words := strings.Fields(line)
 	for i, word := range words {
@@ -330,8 +330,8 @@ func (w *world) script(id fsm.SessionID) []string {
 }
 
 // part returns the names of some waiters of a session, as the leader chooses
-// them. Sometimes it returns the names of waiters that do not exist, or of an
-// earlier waiter of a connection.
+// them. Sometimes it returns names of waiters that do not exist, or names with a
+// wrong position.
 func (w *world) part(id fsm.SessionID) (words []string) {
 	list, _, _ := w.machine.EndList(id, uint64(w.draws.IntN(3)), w.one(2), w.draws.IntN(600))
 	for _, n := range list {

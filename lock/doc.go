@@ -11,13 +11,13 @@
 // A lock is a lease: the owner holds it for the TTL, and Held renews it until
 // Release. Held.Context is canceled when the lock is lost, or when the lease may
 // have ended because no renewal was confirmed in time. The owner must then stop. An
-// owner that is paused after it has checked the context notices the loss too late.
-// If a former owner must never change a resource, the resource itself must check
-// the fencing token: see docs/locks.md.
+// owner that is paused after it has checked the context may notice the loss too
+// late. If a former owner must never change a resource, the resource itself must
+// check the fencing token: see docs/locks.md.
 //
-// The client is a redis.UniversalClient of go-redis. NewNodes returns a client that
-// uses several nodes.
+// The client can be any redis.UniversalClient of go-redis (a redis.Ring only with
+// WithWait(0)). NewNodes returns a client that uses several nodes.
 //
-// Unlike the other top-level packages of this module, lock and the packages below
-// it are meant to be imported by other programs.
+// Unlike the other packages of this module, lock, lock/fence and
+// lock/rueidisclient are meant to be imported by other programs.
 package lock

@@ -14,20 +14,19 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// fake is a server with the LOCK commands for exclusive locks, and with the
-// commands that WithPlainRedis needs. In a synctest bubble, it uses the time of the
-// bubble.
+// fake is a server that executes the commands of Acquire and Held, including those
+// of WithPlainRedis. It treats all locks as exclusive. In a synctest bubble, it
+// uses the time of the bubble.
 type fake struct {
 	mu    sync.Mutex
 	plain bool // the server has no LOCK
 	locks map[string]*fakeLock
 	token int64
-	// lose is the number of the next commands whose replies get lost, although
-	// the commands are executed. down makes all commands fail before they are
-	// executed.
+	// lose is how many of the next commands get no reply, although they are
+	// executed. down makes all commands fail before they are executed.
 	lose     int
 	down     bool
-	acquired []any // the last LOCK ACQUIRE
+	acquired []any // arguments of the last LOCK ACQUIRE
 	closed   int   // number of dedicated connections that were closed
 	renewed  []time.Time
 }

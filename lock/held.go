@@ -22,7 +22,7 @@ type Held struct {
 	done   chan struct{}      // closed when keep has returned
 
 	mu    sync.Mutex
-	until time.Time // the earliest time at which the lease can end; guarded by mu
+	until time.Time // the earliest time at which the lease can expire; guarded by mu
 }
 
 // driftPart is a divisor: Held does not rely on the last 1/driftPart of the TTL,
@@ -40,8 +40,8 @@ func newHeld(ctx context.Context, a attempt, g grant) *Held {
 }
 
 // confirm records that a command has granted or renewed the lease. The command
-// was sent at the time g.sent, so the lease began later and does not end before
-// g.sent plus the TTL.
+// was sent at the time g.sent, so the lease began later and does not expire
+// before g.sent plus the TTL.
 func (h *Held) confirm(g grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,7 @@ func (h *Held) Token() int64 { return h.token }
 // ErrUnproved or context.Canceled.
 func (h *Held) Context() context.Context { return h.ctx }
 
-// Until returns the earliest time at which the lease can end.
+// Until returns the earliest time at which the lease can expire.
 func (h *Held) Until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *attempt) renew(ctx context.Context, g grant) (grant, error) {
 // cancels the context. It returns ErrLost if the lock was lost before. If a
 // command fails with an error that may be temporary, Release repeats the command
 // until ctx is done or the lease may have ended. If Release fails, the lease ends
-// on its own. If Release has succeeded, further calls return ErrLost.
+// on its own. After a successful Release, a further call usually returns ErrLost.
 func (h *Held) Release(ctx context.Context) error {
 	h.stop()
 	<-h.done
@@ -147,7 +147,7 @@ func (h *Held) Release(ctx context.Context) error {
 	if cause := context.Cause(h.ctx); errors.Is(cause, ErrLost) {
 		return fmt.Errorf("release lock %q: %w", h.a.key, cause)
 	}
-	unknown := false // whether an earlier RELEASE may have released the lock
+	unknown := false // whether an earlier command may have released the lock
 	pause := retryMin
 	for {
 		n, err := h.a.release(ctx, h)
@@ -165,9 +165,9 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 }
 
-// release sends one RELEASE command, which the client must not repeat: if the
-// reply to a RELEASE is lost, the reply to a repeated RELEASE says that the
-// owner does not hold the lock.
+// release sends the command that releases the lock once. The client must not
+// repeat it: if the first reply is lost, the second reply says that the owner
+// does not hold the lock.
 func (a *attempt) release(ctx context.Context, h *Held) (int64, error) {
 	if h.plain {
 		return a.releasePlain(ctx)

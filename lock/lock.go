@@ -25,8 +25,8 @@ type Client interface {
 var (
 	// ErrTaken means that another owner still holds the lock at the end of the wait.
 	ErrTaken = errors.New("lock is taken")
-	// ErrLost means that the cluster has ended the lease: it expired, or the lock
-	// was broken or overwritten.
+	// ErrLost means that the cluster has ended the lease, for example because it
+	// expired, or because the lock was broken or overwritten.
 	ErrLost = errors.New("lock is lost")
 	// ErrUnproved means that the lease may have ended, because the cluster did not
 	// confirm a renewal in time.
@@ -39,8 +39,8 @@ var (
 // cluster, so with a shorter TTL it could be confirmed too late.
 const MinTTL = 100 * time.Millisecond
 
-// longestWait is the wait that Acquire sends if only the context limits the wait.
-// In milliseconds, it fits into 32 bits.
+// longestWait is the longest wait that Acquire sends in one command. In
+// milliseconds, it fits into 32 bits.
 const longestWait = 24 * time.Hour
 
 type options struct {
@@ -70,7 +70,7 @@ func WithWait(wait time.Duration) Option { return func(o *options) { o.wait = ma
 // lock at the same time.
 func WithOwner(owner string) Option { return func(o *options) { o.owner = owner } }
 
-// WithMeta sets a text that LOCK INFO shows, for example a job's name.
+// WithMeta sets a text that LOCK INFO shows, for example the name of a job.
 func WithMeta(text string) Option { return func(o *options) { o.meta = text } }
 
 // WithShared lets other owners that use WithShared hold the lock at the same time.
@@ -270,9 +270,9 @@ func isUnknownCommand(err error) bool {
 	return strings.HasPrefix(strings.ToLower(err.Error()), "err unknown command")
 }
 
-// transient reports whether the same command may succeed later, for example because
-// the connection was lost or the cluster currently has no leader. Repeating a LOCK
-// command is safe, because the cluster recognizes the owner.
+// transient reports whether the same command may succeed later, for example after a
+// lost connection or when the cluster has a leader again. Repeating a LOCK command
+// is safe, because the cluster recognizes the owner.
 func transient(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

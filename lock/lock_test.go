@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// must acquires a lock that is free.
+// must acquires the lock k and fails the test on an error.
 func must(t *testing.T, f *fake, opts ...Option) *Held {
 	t.Helper()
 	h, err := Acquire(t.Context(), f, "k", opts...)
@@ -24,7 +24,8 @@ func must(t *testing.T, f *fake, opts ...Option) *Held {
 	return h
 }
 
-// release releases a lock that is still held.
+// release releases a lock that is still held. It checks that the context of the
+// lock is then canceled.
 func release(t *testing.T, h *Held) {
 	t.Helper()
 	if err := h.Release(context.Background()); err != nil {
@@ -74,7 +75,7 @@ func TestAcquire_Options(t *testing.T) {
 }
 
 // TestAcquire_Waits checks that a waiter gets the lock when the owner releases it,
-// and that a renewal then shows the waiter how long its lease lasts.
+// and that the waiter then knows how long its lease lasts.
 func TestAcquire_Waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -124,9 +125,9 @@ func TestAcquire_WaitEnds(t *testing.T) {
 	})
 }
 
-// TestAcquire_LostReply checks that a client gets the same grant again if the
-// replies to its first two commands are lost, and that Release succeeds if the
-// reply to its first command is lost.
+// TestAcquire_LostReply checks that a client gets the grant of its first
+// command even if the replies to its first two commands are lost, and that
+// Release succeeds if the reply to its first command is lost.
 func TestAcquire_LostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -140,8 +141,8 @@ func TestAcquire_LostReply(t *testing.T) {
 	})
 }
 
-// TestAcquire_DeadNode checks that Acquire ends a wait soon after its node has
-// stopped answering, and waits again when the node is back.
+// TestAcquire_DeadNode checks that Acquire ends a wait when its node has
+// stopped answering, and waits on a new connection when the node is back.
 func TestAcquire_DeadNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -198,7 +199,8 @@ func TestHeld_Lost(t *testing.T) {
 }
 
 // TestHeld_Unproved checks the context of an owner that cannot renew its lease.
-// The context is canceled before the lease ends, but not after a short failure.
+// The context is canceled before the lease ends, but a short failure does not
+// cancel it.
 func TestHeld_Unproved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -266,8 +268,9 @@ func TestHeld_ReleaseRepeated(t *testing.T) {
 	}
 }
 
-// TestNodes_Hangs checks that the time limit of a command also ends the wait for a
-// node that hangs, and that the next command goes to another node.
+// TestNodes_Hangs checks that a command to a node that hangs fails at its
+// deadline, and that a later command goes to the other node before the read
+// timeout of go-redis has passed.
 func TestNodes_Hangs(t *testing.T) {
 	nodes := oneHangs(t)
 	limited, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -278,8 +281,8 @@ func TestNodes_Hangs(t *testing.T) {
 	next, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	begun := time.Now()
-	// A go-redis client has a read timeout of its own. Nodes must ask the other
-	// node before that timeout.
+	// Nodes must use the other node before the read timeout of the go-redis
+	// client passes.
 	for {
 		short, stop := context.WithTimeout(next, 500*time.Millisecond)
 		_, err := call(short, nodes, "PING")
@@ -296,8 +299,8 @@ func TestNodes_Hangs(t *testing.T) {
 	}
 }
 
-// oneHangs returns a client of two nodes, of which the first accepts connections
-// but does not answer.
+// oneHangs returns a client of two nodes. The first node accepts connections but
+// does not answer.
 func oneHangs(t *testing.T) *Nodes {
 	t.Helper()
 	hangs, err := net.Listen("tcp", "127.0.0.1:0")
@@ -313,11 +316,11 @@ func oneHangs(t *testing.T) *Nodes {
 	return nodes
 }
 
-// TestNodes_HangsUntilDeadline checks that a command whose deadline passes at a
-// node that hangs makes the next command go to the other node, each time. A read
-// may fail shortly before the context ends. Then Nodes must not also try the other
-// node in the time that is left, because it would take that failure for a failure
-// of the other node.
+// TestNodes_HangsUntilDeadline checks that Nodes always switches to the other node
+// when a command to a node that hangs exceeds its deadline. A read may fail
+// shortly before the context ends. Nodes must then not send the command to the
+// other node too: the little time that is left would end before a reply, and Nodes
+// would switch back.
 func TestNodes_HangsUntilDeadline(t *testing.T) {
 	nodes := oneHangs(t)
 	for i := range 20 {
@@ -348,7 +351,8 @@ func TestHeld_ReleaseCannotReach(t *testing.T) {
 	})
 }
 
-// TestPlain checks Acquire on a server without the LOCK command.
+// TestPlain checks Acquire, renewals and Release on a server without the LOCK
+// command.
 func TestPlain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -393,8 +397,8 @@ func (l loser) Do(ctx context.Context, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// TestPlain_Abandons checks that a failed Acquire releases the lock if one of
-// its attempts may have acquired the lock.
+// TestPlain_Abandons checks that a failed Acquire releases the lock if its SET
+// may have acquired the lock.
 func TestPlain_Abandons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

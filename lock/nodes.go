@@ -13,17 +13,17 @@ import (
 // Nodes is a Client of several nodes of one cluster. It sends each command to
 // the node that answered last. If that node does not answer, Nodes tries the
 // other nodes, because every node of a Holdfast cluster serves every command.
-// The cluster may execute a command twice. So use Nodes only for the LOCK
-// commands, which are safe to repeat.
+// The cluster may execute a command twice. So use Nodes only for commands that
+// are safe to repeat, such as LOCK ACQUIRE, LOCK RENEW and LOCK RELEASE.
 type Nodes struct {
 	clients []*redis.Client
 	current atomic.Int64
 }
 
 // NewNodes returns a client of the nodes at the addresses. It uses all options of
-// opt except Addr, MaxRetries and ContextTimeoutEnabled. If a node hangs, the
-// context of the command ends the wait for its reply, and the next command goes to
-// another node. The caller must call Close.
+// opt except Addr, MaxRetries and ContextTimeoutEnabled. If a node hangs, a
+// command waits for the reply until the read timeout, but not after the end of its
+// context. Nodes then uses another node. The caller must call Close.
 func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("lock: no node addresses")
@@ -69,8 +69,8 @@ func (n *Nodes) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
 }
 
 // Elsewhere reports whether another node may be able to answer a command that
-// failed with err, for example because this node cannot be reached or has no
-// leader.
+// failed with err. Examples are a connection error, and the error of a node
+// that knows no leader.
 func Elsewhere(err error) bool {
 	var reply redis.Error
 	return err != nil && !errors.Is(err, redis.Nil) && (!errors.As(err, &reply) || transient(err))

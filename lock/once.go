@@ -18,8 +18,8 @@ type Repeater interface {
 	DoOnce(ctx context.Context, args ...any) *redis.Cmd
 }
 
-// once is a Client that sends each command once, even if the client of the caller
-// repeats commands.
+// once is a Client that sends each command once. It can prevent a repetition only
+// if the client of the caller is a Repeater or a client of go-redis.
 type once struct{ client Client }
 
 func (o once) Do(ctx context.Context, args ...any) *redis.Cmd {

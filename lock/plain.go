@@ -16,15 +16,16 @@ import (
 const (
 	renewScript = `if redis.call("get",KEYS[1]) == ARGV[1] then
 	return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
-	// Most lock libraries release a lock with the script releaseScript.
-	// Holdfast executes it as one command, without an interpreter.
+	// releaseScript is the script with which many lock libraries release a
+	// lock. Holdfast executes it as one command, without an interpreter.
 	releaseScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 
 	pollMin = 20 * time.Millisecond
 	pollMax = 500 * time.Millisecond
 )
 
-// acquirePlain polls with SET NX until the lock is granted or the wait is over.
+// acquirePlain polls with SET NX until the lock is granted, the wait is over,
+// ctx is done, or an error is permanent.
 func (a *attempt) acquirePlain(ctx context.Context) (grant, error) {
 	pause := pollMin
 	unknown := false // whether an earlier try may have taken the lock

@@ -76,7 +76,7 @@ func (a *attempt) queue(ctx context.Context) (grant, error) {
 }
 
 // probe ends the wait when the node no longer answers. Without probe, Acquire would
-// not notice before the end of the wait that the host of the node has failed.
+// notice a failure of the node's host only at the end of the wait.
 func probe(ctx context.Context, leave context.CancelCauseFunc, client Client) {
 	t := time.NewTicker(probeEvery)
 	defer t.Stop()
@@ -116,8 +116,8 @@ func dedicate(ctx context.Context, client Client, key string, wait time.Duration
 		"lock.Dedicator", client)
 }
 
-// ownConnection opens a separate connection to the node of c. The connection
-// does not retry commands, because Acquire retries them itself.
+// ownConnection opens a separate connection to the node of c. Its client does
+// not retry commands, because Acquire retries them itself.
 func ownConnection(c *redis.Client, wait time.Duration) Dedicated {
 	opt := *c.Options()
 	opt.PoolSize, opt.MinIdleConns, opt.MaxIdleConns, opt.MaxActiveConns = 1, 0, 0, 0

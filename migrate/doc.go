@@ -9,8 +9,8 @@
 // written in pieces (pieces.go).
 //
 // An import can be interrupted at any time. It stores its position in a state
-// file, and the next import continues at that position. That import may send
-// some keys again. A key that exists with the same value counts as imported. A
-// key that exists with another value does not change, unless the import
-// replaces keys.
+// file, and the next import continues at that position. The next import may
+// send some keys again. A key that exists with the same value counts as
+// imported. A key that exists with another value does not change, unless the
+// import replaces keys.
 package migrate

@@ -52,8 +52,8 @@ type targetClock struct {
 }
 
 // now returns the time of the target's wall clock, in Unix milliseconds. The
-// result may be too high, at most by the time between asked and the moment at
-// which the target read its clock.
+// result may be too high, by at most a millisecond more than the time between
+// asked and the moment at which the target read its clock.
 func (c targetClock) now() int64 { return c.unixMs + time.Since(c.asked).Milliseconds() }
 
 // lastType is the last type of a value in the RDB format of Redis 7.0. Newer

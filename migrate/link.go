@@ -140,8 +140,8 @@ func (l *link) once(ctx context.Context, db int, commands ...[]any) ([]reply, er
 }
 
 // send is like once, but it repeats the commands while the connection fails or
-// the server has a temporary problem. It gives up after about a minute. So use it
-// only for commands that are harmless if they are executed twice.
+// the server has a temporary problem. So use it only for commands that are
+// harmless if they are executed twice. It gives up after about a minute.
 func (l *link) send(ctx context.Context, db int, commands ...[]any) ([]reply, error) {
 	return l.sendNew(ctx, db, func() [][]any { return commands })
 }

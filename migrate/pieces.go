@@ -56,8 +56,8 @@ func divided(payload []byte) bool {
 }
 
 // temporaryKey returns a new name for a temporary key. In a cluster with slots,
-// the new key is in the same slot as key, unless key contains a closing brace but
-// no hash tag.
+// the new key is in the same slot as key, unless key is empty, or contains a
+// closing brace but no hash tag.
 func temporaryKey(key string) string {
 	tag := key
 	if _, rest, ok := strings.Cut(key, "{"); ok {

@@ -37,9 +37,9 @@ func TestSameValue(t *testing.T) {
 	}
 }
 
-// TestTemporaryKey checks that a temporary key is in the same slot as the key. Its
-// hash tag is the text between the first { of the key and the next }, or the whole
-// key if there is no such text.
+// TestTemporaryKey checks the prefix and the hash tag of a temporary key. The hash
+// tag is the text between the first { of the key and the next }, or the whole key
+// if there is no such text.
 func TestTemporaryKey(t *testing.T) {
 	for key, tag := range map[string]string{"k": "{k}", "a{b}c{d}": "{b}", "{b": "{{b}", "": "{}"} {
 		if got := temporaryKey(key); !strings.HasPrefix(got, "holdfast:import:") || !strings.HasSuffix(got, tag) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// These are the types of values in an RDB file that need special treatment.
+// These are some of the types of values in an RDB file.
 const (
 	typeString       = 0
 	typeList         = 1

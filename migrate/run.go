@@ -47,8 +47,8 @@ type Result struct {
 	MissingKeys []string
 }
 
-// Complete reports whether the cluster has every key of the source, with the same
-// value.
+// Complete reports whether the import has skipped nothing, and has found no key
+// missing and none with another value.
 func (r Result) Complete() bool { return r.Existing == 0 && r.Skipped == 0 && r.Missing == 0 }
 
 // shownMissing bounds Result.MissingKeys.

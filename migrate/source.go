@@ -114,8 +114,8 @@ func (s *server) scan(ctx context.Context, db int, cursor string) (next string, 
 	return next, slices.Compact(keys), nil
 }
 
-// batches divides keys into batches, each with values of about batchBytes at
-// most.
+// batches divides keys into batches of at most batchKeys keys and about
+// batchBytes bytes of values.
 func (s *server) batches(ctx context.Context, db int, keys []string) ([][]string, error) {
 	sizes, err := s.sizes(ctx, db, keys)
 	if err != nil {

@@ -42,7 +42,7 @@ type Counts struct {
 	Keys      int64 `json:"keys"`      // keys that were read from the source
 	Imported  int64 `json:"imported"`  // keys that the target has now
 	Expired   int64 `json:"expired"`   // keys whose time to live had passed
-	Gone      int64 `json:"gone"`      // keys that were deleted between SCAN and DUMP
+	Gone      int64 `json:"gone"`      // keys that were deleted or expired between SCAN and DUMP
 	Existing  int64 `json:"existing"`  // keys and libraries that the target has with another value
 	Skipped   int64 `json:"skipped"`   // keys and libraries that the target cannot store
 	Functions int64 `json:"functions"` // libraries of functions that were imported

@@ -14,7 +14,7 @@ import (
 
 // aclRows contains ACL with its subcommands. The subcommands that read or
 // change users work on the replicated state (users.go), whichever node receives
-// them. ACL LOG shows only what this node has refused.
+// them. ACL LOG shows only the commands and logins that this node has refused.
 var aclRows = []row{
 	{cmd: &fsm.Command{
 		Name: "acl", Arity: -2,

@@ -15,12 +15,12 @@ import (
 //
 //  1. The number of arguments.
 //  2. Authentication.
-//  3. Commands that MULTI does not queue.
+//  3. Inside MULTI, the flags fsm.NoMulti and fsm.RefusedInMulti.
 //  4. The rules of the connection's user (ACL).
 //  5. The feature version of the cluster: members with an older program would
 //     stop at the entry of a command that they do not know.
 //  6. In Clustered mode, the slots of the keys and the node that serves them.
-//  7. In RESP2 with subscriptions, only the commands about subscriptions.
+//  7. In RESP2 with subscriptions, only commands with the flag fsm.Subscribed.
 //  8. In MONITOR mode, no command on data.
 //
 // CLIENT PAUSE refuses nothing. It delays the group that a command on data

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestAdmission_Order checks that commands on data and connection commands pass
-// the same checks in the same order, the order of Redis 7.0.
+// TestAdmission_Order checks that the server checks commands on data and connection
+// commands in the same order, the order of Redis 7.0: the arity, the
+// authentication, the ACL rules, and then the subscriptions or MONITOR mode.
 func TestAdmission_Order(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"))
 	c := dial(t, s)

@@ -36,8 +36,8 @@ type auditBucket struct {
 	suppressed int       // number of lines suppressed since the last written line
 }
 
-// allow reports whether a line may be written now, and how many lines were
-// suppressed before it.
+// allow reports whether a line may be written now, and how many lines have been
+// suppressed since the last written one.
 func (b *auditBucket) allow(now time.Time) (suppressed int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,8 +52,8 @@ func (b *auditBucket) allow(now time.Time) (suppressed int, ok bool) {
 	return suppressed, true
 }
 
-// notAudited are the commands with the flag Admin that change neither data nor
-// settings.
+// notAudited are the commands with the flag Admin whose calls do not appear in the
+// audit log, because they change neither data nor settings, or always fail.
 var notAudited = []string{
 	"acl|dryrun", "acl|getuser", "acl|list", "acl|load", "acl|save", "acl|users",
 	"client|list", "client|no-evict", "client|unblock",
@@ -68,8 +68,9 @@ var notAudited = []string{
 	"sync", "psync",
 }
 
-// alsoAudited are the commands without the flag Admin that change data or locks
-// on which other clients rely.
+// alsoAudited are the commands without the flag Admin whose calls appear in the
+// audit log, because they change the data, locks, scripts or functions of many
+// clients, or end a script.
 var alsoAudited = []string{
 	"flushall", "flushdb", "swapdb", "lock|break",
 	"script|flush", "script|kill",

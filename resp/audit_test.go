@@ -41,8 +41,8 @@ func (a *auditLines) take(t *testing.T) (lines []map[string]any) {
 	return lines
 }
 
-// TestAudit checks which commands the audit log contains, with which results,
-// and that it contains no password.
+// TestAudit checks the commands and the results in the audit log, and that it
+// contains no password.
 func TestAudit(t *testing.T) {
 	var log auditLines
 	s := serve(t, newFake(t), func(c *resp.Config) {

@@ -94,8 +94,8 @@ func (c *conn) block(r *row, args [][]byte) {
 			defer t.Stop()
 			over = t.C
 		}
-		// Other clients can end the wait as soon as INFO and CLIENT LIST show
-		// this client as blocked.
+		// Store b before awaitAll counts the client as blocked: as soon as INFO
+		// and CLIENT LIST show this, other clients must be able to end the wait.
 		b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 		c.wait.blocked.Store(b)
 		out, err = c.awaitAll(b, args, over)
@@ -113,7 +113,8 @@ func (c *conn) block(r *row, args [][]byte) {
 	}
 }
 
-// awaitAll calls await until the command has a reply or the connection has ended.
+// awaitAll calls await until the command has a reply or has failed, or until the
+// connection has ended.
 func (c *conn) awaitAll(b *blocked, args [][]byte, over <-chan time.Time) (reply []byte, err error) {
 	if b.busy = !c.srv.mayBlock(); !b.busy {
 		c.edit(func(i *clientInfo) { i.blocked = true })
@@ -204,12 +205,13 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 		case reply != nil:
 			return reply, nil
 		}
-		// Here, the command is executed again. A nil reply has one of two
-		// causes. Either the cluster has dropped this node's waiters while the
-		// node was not connected to the leader. The client need not know that.
-		// Or the cluster has ended the waits of this user because the user's
-		// rules have changed. This node may not have applied that change yet,
-		// so it reads the current users before it checks the rules.
+		// Here, the command is executed again. A nil reply has one of three
+		// causes. The cluster has dropped this node's waiters, because the node
+		// was not connected to the leader for too long; the client need not know
+		// that. Or this node was removed from the cluster, so the command fails
+		// now. Or the cluster has ended the waits of this user because the user's
+		// rules have changed. This node may not have applied that change yet, so
+		// it reads the current users before it checks the rules.
 		if err := c.users().refresh(); err != nil {
 			c.srv.log.Debug("cannot read users before a blocking command waits again", "client", c.id, "error", err)
 		}

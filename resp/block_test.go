@@ -53,8 +53,7 @@ func TestBlock(t *testing.T) {
 }
 
 // TestBlock_Max checks that Limits.MaxBlocked bounds the connections that wait, and
-// that clients which are refused, again and again, do not keep the others from
-// waiting.
+// that clients that are refused again and again do not count as blocked.
 func TestBlock_Max(t *testing.T) {
 	s := serve(t, newFake(t), func(c *resp.Config) { c.Limits.MaxBlocked = 1 })
 	other := dial(t, s)
@@ -229,8 +228,8 @@ func TestBlock_Stop(t *testing.T) {
 	}
 }
 
-// TestBlock_Deadlines checks that no deadline of the guard applies to a client
-// that waits.
+// TestBlock_Deadlines checks that the deadline for the rest of a command
+// (Limits.CommandTimeout) does not apply to a client that waits.
 func TestBlock_Deadlines(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"), func(c *resp.Config) {
 		c.Limits.CommandTimeout = time.Second
@@ -304,9 +303,9 @@ func TestBlock_Revoked(t *testing.T) {
 	admin.expect("RPUSH q x", ":1", "LLEN q", ":1")
 }
 
-// TestBlock_RevokedWithOldFeatures: below FeatureBudget, the state machine does
-// not end the waits of a user whose rules have changed, so the node of the client
-// ends the wait.
+// TestBlock_RevokedWithOldFeatures checks that the node of the client ends the
+// wait below FeatureBudget, where the state machine does not end the waits of a
+// user whose rules have changed.
 func TestBlock_RevokedWithOldFeatures(t *testing.T) {
 	s := serve(t, newFakeAt(t, fsm.FeatureBudget-1))
 	admin, first, second := dial(t, s), dial(t, s), dial(t, s)

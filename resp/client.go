@@ -188,7 +188,8 @@ var clientRows = []row{
 	}},
 }
 
-// clientInfo contains the properties of a connection that CLIENT LIST shows.
+// clientInfo contains the properties of a connection that CLIENT LIST shows, and
+// whether the client has authenticated.
 type clientInfo struct {
 	name, user       string
 	libName, libVer  string
@@ -223,8 +224,9 @@ func (c *conn) userName() string {
 func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name }) }
 
 // maxClientName is the maximum length in bytes of the name of a client, and of
-// the name and the version of its library. CLIENT LIST prints them for each
-// connection, and the slow log and ACL LOG keep them in their entries.
+// the name and the version of its library. CLIENT LIST prints all three for each
+// connection, and ACL LOG keeps them in its entries. The slow log keeps the name of
+// the client.
 const maxClientName = 1024
 
 // nameError returns the error for an invalid name, or "". A valid name consists
@@ -420,7 +422,7 @@ func clientList(c *conn, args [][]byte) fsm.Reply {
 }
 
 // ClientList returns all connections of clients, as CLIENT LIST prints them, with a
-// further field: commands, the number of commands that the client has sent.
+// further field: commands, the number of the client's commands that have arrived.
 func (s *Server) ClientList() string {
 	now := time.Now()
 	var b strings.Builder

@@ -36,8 +36,8 @@ func TestClient_Names(t *testing.T) {
 	)
 }
 
-// TestClient_LongNames checks that a name that CLIENT LIST would print for the
-// connection has at most 1024 bytes, however the client sets it.
+// TestClient_LongNames checks that the names that CLIENT LIST prints are limited to
+// 1024 bytes, however the client sets them.
 func TestClient_LongNames(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	long := strings.Repeat("n", 1024)
@@ -370,7 +370,8 @@ func TestConfig_MaxMemoryDefault(t *testing.T) {
 }
 
 // TestConfig_NoLeader checks that CONFIG GET without a leader waits once, and
-// then returns the settings that its node knows, at any feature version.
+// then returns the settings that its node knows, with the feature version below
+// FeatureMend and with the newest one.
 func TestConfig_NoLeader(t *testing.T) {
 	for _, features := range []int{fsm.FeatureMend - 1, fsm.MaxFeatures} {
 		f := newFake(t)
@@ -436,8 +437,9 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestAbsent checks that unsupported commands return errors that clients
-// understand.
+// TestAbsent checks the errors of unsupported commands. Commands that client
+// libraries may probe for must get the error for an unknown command. The others
+// must get an error that says that they are not supported.
 func TestAbsent(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	for _, name := range []string{"SENTINEL MASTERS", "REPLCONF x", "MIGRATE x 0"} {

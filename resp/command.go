@@ -407,7 +407,7 @@ func names(specs []*spec, keep func(*spec) bool) []string {
 }
 
 // argument is a part of a command's syntax as COMMAND DOCS describes it.
-// redis-cli derives its hints from it.
+// redis-cli derives its hints from these parts.
 type argument struct {
 	name, typ, token   string
 	optional, multiple bool

@@ -69,7 +69,7 @@ var configRows = []row{
 // Where this server uses a value that differs from that of Redis, settings
 // returns the value that the server uses. For settings that are part of the
 // replicated state, except maxmemory, it returns the initial values. The method
-// conn.replicated returns their current values.
+// conn.replicated returns the current values of those that were ever changed.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
 	bind, port := "", strconv.Itoa(s.port.number)
@@ -297,7 +297,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		}
 	}
 	if text := withoutEffect(changes); text != "" {
-		c.srv.log.Info("changed settings that have no effect", "client", c.id, "settings", text)
+		c.srv.log.Info("client changes settings that have no effect", "client", c.id, "settings", text)
 	}
 	for name, need := range settingFeatures {
 		if _, changed := changes[name]; changed && c.srv.cluster.FeatureVersion(need) < need {
@@ -480,9 +480,9 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// LimitFlag is the value of a command-line flag that limits what clients may
-// do. CONFIG GET prints it under limitPrefix and the name of the flag. INFO
-// prints it in the section holdfast.
+// LimitFlag is the value of a command-line flag that limits clients. CONFIG GET
+// prints it, with limitPrefix in front of the name of the flag, and INFO prints it
+// in the section holdfast.
 type LimitFlag = metrics.LimitFlag
 
 // ClientMemoryLimit returns how many bytes all clients may occupy together if

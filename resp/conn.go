@@ -40,10 +40,10 @@ type conn struct {
 
 	group fsm.Group
 	batch batch
-	// pieces contains the position in the log of the group whose replies are
-	// written next. The messages that the group caused are sent between these
-	// replies: see writeGroup. pieces is empty if the position is not known or does
-	// not matter.
+	// pieces contains the positions in the log of the group whose replies are
+	// written next, one for each piece of the group. The messages that the group
+	// caused are sent between these replies: see writeGroup. pieces is empty if the
+	// positions are not known or do not matter.
 	pieces pieces
 	busy   busy
 
@@ -160,9 +160,11 @@ func (c *conn) command(args [][]byte) {
 	}
 }
 
-// take runs one command. A command on data joins the group. Any other command runs
-// at once, after the group. Inside MULTI, take queues commands of both kinds. take
-// returns the row of the command, or nil if there is no such command.
+// take runs, queues or refuses one command. A command on data joins the group, and
+// a blocking one runs by itself: see data. Any other command runs at once, after
+// the group. Inside MULTI, take queues commands of both kinds, except those with
+// the flag fsm.RunsInMulti. take returns the row of the command, or nil if there is
+// no such command.
 func (c *conn) take(args [][]byte) *row {
 	r, refusal := c.srv.cmds.find(args)
 	if refusal != "" {
@@ -195,7 +197,7 @@ func (c *conn) runNow(r *row, args [][]byte) {
 	c.answer(r, args)
 }
 
-// data runs a blocking command, and adds any other data command to the group.
+// data runs a blocking command, and adds any other command on data to the group.
 func (c *conn) data(r *row, args [][]byte) {
 	if r.check != nil {
 		if refusal := r.check(c, args); refusal != "" {
@@ -250,7 +252,7 @@ func (c *conn) answer(r *row, args [][]byte) {
 	}
 	c.pieces = nil // there is one reply, and no message belongs before it: see writeGroup
 	c.show(r, c.db, args)
-	if c.info.monitor { // the line about this MONITOR command comes right after its reply
+	if c.info.monitor { // the line about this command in the MONITOR stream comes right after its reply
 		defer c.out.Drain()
 	}
 	switch {
@@ -269,7 +271,8 @@ func (c *conn) answer(r *row, args [][]byte) {
 	}
 }
 
-// run runs a connection command and measures it.
+// run runs a connection command, measures it, and writes it to the audit log if it
+// belongs there.
 func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	start := time.Now()
 	audits := c.srv.audit.log != nil && r.audits(args)
@@ -368,8 +371,9 @@ func (c *conn) cutOff(reason string, bytes int) {
 	}
 }
 
-// recover closes the connection after a panic, so that a bug in serving one
-// connection does not end the process. The state machine is not affected.
+// recover closes the connection after a panic on the connection's goroutine, so
+// that a bug in serving one connection does not end the process. A panic while an
+// entry of the log is applied still ends it: another goroutine applies the log.
 func (c *conn) recover() {
 	if r := recover(); r != nil {
 		c.srv.metrics.Panics.Inc()

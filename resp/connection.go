@@ -206,14 +206,14 @@ func uncheckedText(err error) string {
 	return text
 }
 
-// wrongPassword counts a wrong password and delays the reply. After too many
-// wrong passwords, it ends the connection.
+// wrongPassword counts a wrong password. It delays the reply to each wrong password
+// after the first one. After too many wrong passwords, it ends the connection.
 func (c *conn) wrongPassword() {
 	s := c.srv
 	s.metrics.AuthFailures.Inc()
 	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.net.RemoteAddr())
 	if c.user.wrongPasswords++; c.user.wrongPasswords >= guard.MaxWrongPasswords {
-		s.refusal("failed_logins", "connection closed: too many failed logins on it", "client", c.id,
+		s.refusal("failed_logins", "connection closed after too many wrong passwords", "client", c.id,
 			"addr", c.net.RemoteAddr())
 		c.done = true
 	}

@@ -178,8 +178,8 @@ func TestPipeline_QuitDropsTheRest(t *testing.T) {
 	dial(t, s).expect("GET a", "$1\n1")
 }
 
-// TestPipeline_Groups checks where a pipeline is divided into groups: at
-// connection commands, and at 1024 commands or 64 KiB.
+// TestPipeline_Groups checks that a group ends at a connection command, and that it
+// has at most 1024 commands and about 64 KiB.
 func TestPipeline_Groups(t *testing.T) {
 	repeat := func(n int, line string) (lines []string) {
 		for range n {
@@ -220,8 +220,8 @@ func TestPipeline_Groups(t *testing.T) {
 }
 
 // TestPipeline_Splitting checks that small reads and writes share a group.
-// After a group that delayed other clients, reads and writes must be in
-// separate groups: see splitting.
+// After a group that writes and has large replies, reads and writes must be in
+// separate groups for a while: see splitting.
 func TestPipeline_Splitting(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -417,7 +417,7 @@ func TestStop(t *testing.T) {
 	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
-	if err := s.Close(); err != nil { // Close returns at once, because the replies have been sent
+	if err := s.Close(); err != nil { // Close loses no reply, because all replies have been sent
 		t.Errorf("Close: %v", err)
 	}
 	c.want("+OK", "+PONG", "$1\n1")
@@ -580,7 +580,7 @@ func TestPipeline_Long(t *testing.T) {
 }
 
 // TestPipeline_LargeCommands mixes small commands with commands that are about
-// as large as a group may be.
+// as large as a group may be. All of them must succeed.
 func TestPipeline_LargeCommands(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))

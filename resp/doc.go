@@ -6,11 +6,11 @@
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.
 //
-// The data commands of a client's pipeline become a group, up to a limit. The
-// commands of a group are forwarded and executed together. The connection
-// itself runs the connection commands, which are about the connection or the
-// node (connectionFamilies lists them), in the order of the pipeline. Both kinds
-// have their rows in one command table: see table.go.
+// The commands on data of a client's pipeline become groups of a limited size,
+// which an Executor runs one after another. The connection itself runs the
+// connection commands, which are about the connection or the node
+// (connectionFamilies lists them), in the order of the pipeline. Both kinds have
+// their rows in one command table: see table.go.
 //
 // The bytes of a command pass through these parts: socket, guard.Conn (checks
 // limits, passes only complete commands), redcon (parses), conn.serve (groups),

@@ -39,8 +39,8 @@ func msgWrongSubcommand(container string, sub []byte) string {
 // errorText returns the error reply for an error of the cluster. A code after
 // which clients repeat the command (CLUSTERDOWN, LOADING, TRYAGAIN, READONLY,
 // MASTERDOWN, MOVED) may be used only for a command that was certainly not
-// executed. The code that creates the error decides whether this is certain, by
-// the type of the error: see outcome.Error.
+// executed. The function that creates the error decides whether this is certain,
+// by the type of the error: see outcome.Error.
 func errorText(err error) string {
 	if o := (*outcome.Error)(nil); errors.As(err, &o) {
 		switch known := outcome.Of(err); {

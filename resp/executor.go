@@ -33,14 +33,15 @@ type Executor interface {
 	// call of Do, Block or Unblock sent through the log. They differ if the
 	// group was run in pieces. Both are 0 if the call sent no group.
 	Sent() (first, last uint64)
-	// Traced reports whether the group with a number that Sent returned is
-	// traced. Trace records the stages of this group: see cluster.Session.
+	// Traced reports whether the group with this number, as Sent returned it, is
+	// traced. Trace records the stages of such a group: see cluster.Session.
 	Traced(number uint64) bool
 	Trace(number uint64, command string, begun, replied, sent time.Time)
-	// OnPiece sets the function that Do and Block call, on their own goroutine,
-	// after each piece that they have executed through the log, if they execute
-	// a group in pieces. group is the number of the piece, as in Sent. op is the
-	// position of the piece's first operation in the whole group.
+	// OnPiece sets the function that reports the pieces of a group. If Do or Block
+	// executes its group in pieces, it calls f, on its own goroutine, after each
+	// piece that it has executed through the log. group is the number of the piece,
+	// as in Sent. op is the position of the piece's first operation in the whole
+	// group.
 	OnPiece(f func(group uint64, op int))
 	// Waited returns the channel that delivers the reply when the current wait is
 	// served. It delivers nil if the command must be run again. It delivers a reply
@@ -53,7 +54,7 @@ type Executor interface {
 	// Abandon ends the current wait of a client that has disconnected.
 	Abandon()
 	// WatchClient sets the function that watches whether the client disconnects.
-	// Do may call it, in order to end a slow read.
+	// Do may call it, so that a slow read ends when its client disconnects.
 	WatchClient(watch func() (left <-chan struct{}, stop func(), err error))
 }
 

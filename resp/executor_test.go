@@ -44,7 +44,7 @@ func (f *failing) before(g *fsm.Group) error {
 }
 
 // TestExecutor runs client commands that consist of several groups, and makes
-// each command fail after each of its groups. Once a group with a write has
+// each command fail at each of its groups in turn. Once a group with a write has
 // run, the reply must not say that the command was not executed.
 func TestExecutor(t *testing.T) {
 	for _, tc := range []struct {
@@ -106,9 +106,9 @@ func TestExecutor_Pipeline(t *testing.T) {
 	c.want("+OK", "-CLUSTERDOWN no leader, the command was not executed", "-CLUSTERDOWN no leader, the command was not executed")
 }
 
-// TestExecutor_Executed checks a change of a user that was certainly executed and
-// whose later step failed. The reply must say that the change was executed, and the
-// node must apply the change.
+// TestExecutor_Executed checks a CONFIG SET whose change of a user was certainly
+// executed, but whose later step failed. The reply must say that the command was
+// executed, and the node must apply the other setting of the command.
 func TestExecutor_Executed(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before

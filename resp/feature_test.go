@@ -8,8 +8,8 @@ import (
 )
 
 // TestFeature checks that a command that the feature version of the cluster does
-// not include is refused before any part of it is logged, alone and in a
-// transaction.
+// not include is refused: alone, in a pipeline, and in a transaction, which is then
+// not executed.
 func TestFeature(t *testing.T) {
 	f := newFake(t)
 	table := f.machine.Table()

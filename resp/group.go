@@ -19,11 +19,11 @@ const (
 	maxGroupOps   = 1024
 )
 
-// batch contains the state that belongs to the group which the connection
-// builds and runs.
+// batch contains the state that a connection needs to build groups and to run
+// them.
 type batch struct {
 	rows      []*row   // commands of the group, for metrics
-	audited   [][]byte // arguments of the group's only command, if the audit log contains it
+	audited   [][]byte // arguments of the group's only command, if it belongs in the audit log
 	first     [][]byte // arguments of the group's first command, for the slow log
 	reads     []string // keys that the group reads and that tracking will remember
 	splitting splitting
@@ -62,9 +62,9 @@ func (c *conn) flush() {
 }
 
 // runWrites runs a group that writes, and writes its replies. It reports whether
-// the group must be run again. That is so if the group is a script that was
-// executed as a read, and there was at first no room for its large reply. Such a
-// script has changed nothing.
+// the group must be run again. That is the case if the group is a script that was
+// executed as a read, and if its large reply was dropped because there was no room
+// for it at first. Such a script has changed nothing.
 func (c *conn) runWrites() (again bool) {
 	tracked := c.track()
 	if c.group.Ops() == 1 && c.batch.rows[0].has(fsm.MayWrite) && c.batch.audited == nil {
@@ -107,11 +107,11 @@ func (c *conn) flushLast() {
 // commands before them. received is the number of bytes of the commands that redcon
 // has read. more returns the number of bytes of the commands that it has run.
 //
-// Only writes gain from larger groups, because each group waits for the disks and
-// for the other nodes. But the state machine keeps the replies of a group only up
-// to 64 KiB, and without these replies a client does not learn the outcome after a
-// failover. So more does nothing unless the replies of the last group that wrote
-// were short.
+// Only writes gain from larger groups, because each group that writes waits for the
+// disks and for other nodes. But the state machine keeps the replies of a group
+// only up to 64 KiB, and without these replies a client does not learn the outcome
+// after a failover. So more does nothing unless the replies of the last group that
+// wrote were short.
 func (c *conn) more(received int) (total int) {
 	c.batch.parsed += int64(received)
 	g, ok := c.net.(*guard.Conn)
@@ -212,8 +212,8 @@ type tracedGroup struct {
 	begun, replied time.Time
 }
 
-// maxTraced is the largest number of groups for which a connection keeps memory
-// between pipelines.
+// maxTraced is the largest number of traced groups for which a connection keeps
+// memory between pipelines.
 const maxTraced = 16
 
 // trace remembers the group if it is traced. The group began at the given time and
@@ -246,18 +246,18 @@ func (c *conn) recordTraces() {
 	}
 }
 
-// A group of reads is run in pieces (fsm.Front). A large reply is not copied:
-// it refers to parts of the state, which are written to the socket directly.
-// The reply is charged to the memory of all clients before the connection keeps
-// it: see clientmem.Budget. The same is true for the reply of a
-// script that is executed as a read: see cluster.Session.Do. The replies of other
-// groups that write, and of a transaction, are complete when they arrive, and are
-// charged then.
+// A group of reads is run in pieces (fsm.Front). A large reply refers to parts of
+// the state. It is encoded and sent piece by piece, so it is never copied as a
+// whole. It is charged to the memory of all clients before the connection keeps it:
+// see clientmem.Budget. The same is true for the reply of a script that is executed
+// as a read: see cluster.Session.Do. The replies of other groups that write, and of
+// transactions, are complete when they arrive, and are charged then.
 
-// pieceBytes is the approximate size of the replies of one piece of a group.
+// pieceBytes is the approximate maximum size of the replies of one piece of a
+// group, without a large reply at its end.
 const pieceBytes = 256 << 10
 
-const msgNoRoom = "OOM replies that clients have not taken fill the memory for clients (--max-client-memory): " +
+const msgNoRoom = "OOM the memory for clients (--max-client-memory) has no room for the reply: " +
 	"not executed, try again later"
 
 // runReads runs a group of reads in pieces and writes its replies.
@@ -419,8 +419,8 @@ func (c *conn) evict(bytes int64) {
 // leader executes the costly reads while other writes wait, and all nodes
 // execute the cheap reads. For a pipeline of small reads and writes, that is
 // the fastest way. But if such a group is slow or has large replies, the
-// connection splits its next splitGroups groups that write. So the connection
-// delays other clients once, and not with each pipeline.
+// connection splits its next splitGroups groups that write. So at most one in
+// splitGroups groups that write is a mixed group that delays other clients.
 type splitting int
 
 const (

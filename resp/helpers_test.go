@@ -168,7 +168,7 @@ func (f *fakeCluster) WatchUsers(watch func(*fsm.Users)) {
 	watch(users)
 }
 
-// groups returns how many operations each group had so far.
+// groups returns the number of operations of each group so far.
 func (f *fakeCluster) groups() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -496,8 +496,8 @@ func (c *client) want(replies ...string) {
 	}
 }
 
-// expect sends lines one by one. Each is followed by the reply that it must
-// get.
+// expect sends lines one by one and checks their replies. In pairs, each line is
+// followed by the reply that it must get.
 func (c *client) expect(pairs ...string) {
 	c.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {

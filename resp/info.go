@@ -210,7 +210,7 @@ func infoPersistence(p *infoPage) {
 	saving := flag(p.srv.saves.running.Load())
 	p.line("loading", 0) // the port is opened only after the state has been loaded
 	p.line("async_loading", 0)
-	p.line("rdb_changes_since_last_save", 0) // every acknowledged write is on disk
+	p.line("rdb_changes_since_last_save", 0) // every acknowledged write is on the disks of a majority
 	p.line("rdb_bgsave_in_progress", saving)
 	p.line("rdb_last_save_time", p.srv.saves.last.Load())
 	p.line("rdb_last_bgsave_status", "ok")
@@ -294,9 +294,9 @@ func infoCPU(p *infoPage) {
 }
 
 // infoCommandstats prints the calls and the time of each command. The time of a
-// command on data is that of its whole group: from when the connection begins
-// to run the group until it has the replies, including the exchange with the
-// cluster.
+// command on data is that of its whole group, or of its piece of a group of reads:
+// from when the connection begins to run the group or piece until it has the
+// replies, including the exchange with the cluster.
 func infoCommandstats(p *infoPage) {
 	for _, name := range slices.Sorted(maps.Keys(p.stats.Series)) {
 		s := p.stats.Series[name]

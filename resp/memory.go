@@ -65,7 +65,7 @@ var memoryRows = []row{
 // number of keys.
 type footprint struct {
 	runtime.MemStats
-	resident uint64 // resident set, as the system reports it
+	resident uint64 // resident set; without a report of the system, Sys minus HeapReleased
 	peak     uint64 // maximum of HeapAlloc in all footprints
 	keys     int
 }
@@ -116,7 +116,7 @@ const startHeap = 4 << 20
 
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
-// memoryStats prints Redis' fields in Redis' order. Fields that do not apply
+// memoryStats returns Redis' fields in Redis' order. Fields that do not apply
 // are 0. Go does not report which part of the heap is data. So memoryStats
 // subtracts startHeap, messages for clients, and cached scripts from the heap,
 // and counts the rest as data.

@@ -105,8 +105,8 @@ type queued struct {
 }
 
 // maxMultiBytes bounds the bytes of the arguments that one connection may queue,
-// because a transaction becomes one log entry. maxWatched bounds the number of keys
-// that one connection may watch.
+// because all commands of a transaction are in one log entry. maxWatched bounds the
+// number of keys that one connection may watch.
 const (
 	maxMultiBytes = 8 << 20
 	maxWatched    = 64 << 10
@@ -188,7 +188,8 @@ func multiDiscard(c *conn, args [][]byte) fsm.Reply {
 
 // multiExec executes the transaction. Its commands on data are one operation of
 // a group. After they have taken effect, the connection runs the connection
-// commands of the transaction, and puts their replies in the right positions.
+// commands of the transaction, except those that trackFirst has run already, and
+// puts the replies in the right positions.
 func multiExec(c *conn, args [][]byte) fsm.Reply {
 	m, watch := c.tx.multi, c.tx.watch
 	if m == nil {
@@ -307,10 +308,10 @@ func (c *conn) largeTransaction(m *multi, large *fsm.Reply, start time.Time) fsm
 // trackFirst is called before a transaction is executed. It runs the commands
 // of the transaction that turn on tracking: CLIENT TRACKING ON and CLIENT
 // CACHING YES. Reads that precede them in the transaction are then tracked too.
-// That causes unneeded invalidations, but none is missed. CLIENT CACHING NO is
-// run in its position, because running it earlier could miss invalidations. If
-// the transaction also turns tracking off, all these commands are run in their
-// positions.
+// This may cause unneeded invalidations, but no invalidation is missed. CLIENT
+// CACHING NO is run in its position, because invalidations could be missed if it
+// were run earlier. If the transaction also turns tracking off, all these commands
+// are run in their positions.
 func (c *conn) trackFirst(m *multi) {
 	var first []*queued
 	for i := range m.cmds {
@@ -340,9 +341,9 @@ func (c *conn) untrack(before bool) {
 	}
 }
 
-// interleave returns the reply to EXEC: the replies of the data commands, which
+// interleave returns the reply to EXEC: the replies of the commands on data, which
 // out contains as one array, with the replies of the connection commands in
-// between. It runs the connection commands.
+// between. It runs the connection commands that trackFirst has not run.
 func (c *conn) interleave(m *multi, out []byte) []byte {
 	proto := c.proto // HELLO in the transaction takes effect after the transaction
 	c.tx.interleaving = true

@@ -10,9 +10,9 @@ import (
 )
 
 // TestOutbox_Interleaves checks that messages and replies of one connection
-// interleave without breaking into each other, and that both keep their order.
-// Under a constant stream of messages, no reply and no message is lost or out
-// of order.
+// interleave without breaking into each other. Under a constant stream of
+// messages, no reply, and no message before the last reply, is lost or out of
+// order.
 func TestOutbox_Interleaves(t *testing.T) {
 	s := serve(t, newFake(t))
 	c := dial(t, s)

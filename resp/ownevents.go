@@ -20,10 +20,9 @@ import (
 // The reply comes from the leader. Invalidations and messages come from this
 // node's state machine, which may be behind the leader. So the connection
 // delays the replies of a group that writes until this node's hub has received
-// the group's events (Cluster.OwnEventsDelivered), and inserts each event
-// behind the reply of its command. A group that was executed in pieces has a
-// position in the log for each piece. Connections that neither track nor subscribe
-// do not wait.
+// the group's events (Cluster.OwnEventsDelivered), and inserts each event after the
+// reply of its command. A group that was executed in pieces has a position in the
+// log for each piece. Connections that neither track nor subscribe do not wait.
 
 // maxEventWait bounds the wait for events. A node that loses the leader directly
 // after the leader's reply may receive the entry much later.
@@ -134,9 +133,9 @@ func (c *conn) awaitOwnEvents() {
 }
 
 // awaitCommittedEvents waits until the hub has received the events of every
-// entry that was committed when awaitCommittedEvents was called. Without a
-// leader, the node does not know the index of the last committed entry, and
-// awaitCommittedEvents returns at once.
+// entry that was committed when awaitCommittedEvents was called. If the read of
+// the current log index fails, for example because there is no leader,
+// awaitCommittedEvents returns without waiting for events.
 func (c *conn) awaitCommittedEvents() {
 	position, err := c.position()
 	if err != nil || position == 0 {
@@ -145,9 +144,8 @@ func (c *conn) awaitCommittedEvents() {
 	c.awaitDelivery(func(f func()) { c.srv.cluster.EventsDelivered(position, f) })
 }
 
-// awaitDelivery calls delivered and waits until delivered calls the function
-// that it was given. awaitDelivery returns false if this takes longer than
-// maxEventWait, or if the server stops.
+// awaitDelivery passes a function f to delivered and waits until f is called. It
+// returns false if this takes longer than maxEventWait, or if the server stops.
 func (c *conn) awaitDelivery(delivered func(f func())) bool {
 	done := make(chan struct{})
 	delivered(func() { close(done) })
@@ -170,8 +168,8 @@ func (c *conn) awaitDelivery(delivered func(f func())) bool {
 
 // writeGroup writes the replies of a group. It charges long replies to the
 // memory for clients. If the connection has waited for the group's events
-// (awaitOwnEvents), messages with a cause before the group come first, and
-// messages that the group's operations caused come between the replies. All
+// (awaitOwnEvents), messages with a cause before the group come first. Messages
+// with a cause in the group, or between its pieces, come between the replies. All
 // other messages follow the replies.
 func (c *conn) writeGroup(replies []byte) {
 	if len(replies) > output.SliceBytes {

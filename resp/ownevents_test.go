@@ -217,8 +217,8 @@ func TestOwn_Modes(t *testing.T) {
 	c.want("+OK", "+OK", "$1\n1", invalid("a", "b"))
 	c.send("SET a 2", "PING")
 	c.want("+OK", invalid("a"), "+PONG")
-	// When a connection gets the reply to its write, the connection to which it
-	// redirects its invalidations has already received the invalidation.
+	// Before the reply to a write is sent, the invalidation is queued for the target
+	// of the redirection. So the target gets it before the reply to a later command.
 	to, from := dial(t, s), dial(t, s)
 	to.do("HELLO 3")
 	id := strings.Trim(to.do("CLIENT ID"), ":\n")
@@ -227,8 +227,8 @@ func TestOwn_Modes(t *testing.T) {
 	to.want(invalid("k"), "+PONG")
 }
 
-// TestOwn_Blocking checks that a blocking command that waited is answered
-// before the events that it caused.
+// TestOwn_Blocking checks that the reply to a blocking command comes before the
+// events of that command, even if the command waited.
 func TestOwn_Blocking(t *testing.T) {
 	f, b := follower(t)
 	b.always()
@@ -302,7 +302,7 @@ func TestOwn_ReplyWaits(t *testing.T) {
 
 // TestOwn_Bounded checks a node that does not receive the entry that the leader
 // has answered. The node delays the reply for a limited time. Then it sends the
-// connection an invalidation of all keys, and the reply.
+// connection the reply and an invalidation of all keys.
 func TestOwn_Bounded(t *testing.T) {
 	f, b := follower(t)
 	s := serve(t, f)
@@ -341,7 +341,7 @@ func TestOwn_TrackingOn(t *testing.T) {
 		c.expect("PING", "+PONG")
 		rest.want(invalid("k"), ">2\n$10\ninvalidate\n_")
 	}
-	// A node without a leader answers even while no events are delivered.
+	// The wait for events is limited: a node answers even if it receives no events.
 	f.delivered = func(func()) {}
 	resp.SetMaxEventWait(s, 20*time.Millisecond)
 	c := dial(t, s)
@@ -350,7 +350,7 @@ func TestOwn_TrackingOn(t *testing.T) {
 }
 
 // TestOwn_CacheNeverOld runs random pipelines, with events that arrive late and
-// changes by other clients. A cached value is never older than the client's own
+// changes by another client. A cached value is never older than the client's own
 // last acknowledged write, nor older than any value that the client has read or
 // received before. At the end, the cached value of a key is its current value.
 func TestOwn_CacheNeverOld(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Every acknowledged write is on disk already. SAVE and the related commands
-// take a snapshot of this node, which shortens its log.
+// Every acknowledged write is already on the disks of a majority. SAVE and the
+// related commands take a snapshot of this node, which shortens its log.
 var persistenceRows = []row{
 	{run: lastsave, cmd: &fsm.Command{
 		Name: "lastsave", Arity: 1,

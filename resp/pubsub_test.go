@@ -33,7 +33,7 @@ func TestPubSub_Delivery(t *testing.T) {
 	b.want(push(">", "message", "news", "hello"))
 	pub.expect("PUBSUB NUMSUB news nobody", "*4\n$4\nnews\n:2\n$6\nnobody\n:0", "PUBSUB NUMPAT", ":1",
 		"PUBSUB CHANNELS", "*2\n$4\nnews\n$5\nsport", "PUBSUB CHANNELS s*", "*1\n$5\nsport", "PUBSUB SHARDCHANNELS", "*1\n$5\nshard", "PUBSUB SHARDNUMSUB shard", "*2\n$5\nshard\n:1")
-	// The pipeline contains a transaction and many messages.
+	// The pipeline publishes two messages in a transaction, and one after it.
 	pub.send("MULTI", "PUBLISH news 1", "SET k v", "PUBLISH news 2", "EXEC", "PUBLISH news 3")
 	pub.want("+OK", "+QUEUED", "+QUEUED", "+QUEUED", "*3\n:3\n+OK\n:3", ":3")
 	b.want(push(">", "message", "news", "1"), push(">", "message", "news", "2"), push(">", "message", "news", "3"))
@@ -152,10 +152,9 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 	}
 }
 
-// TestPubSub_Missed checks what happens if events are lost on their way to the
-// node: the node disconnects the subscribers, because they may have missed
-// messages, and sends an invalidation of all keys to the clients that track
-// keys.
+// TestPubSub_Missed checks a node that has missed events. The node disconnects
+// the subscribers, because they may have missed messages, and sends an
+// invalidation of all keys to the clients that track keys.
 func TestPubSub_Missed(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)

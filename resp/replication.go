@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// A write is acknowledged when a majority stores it. A majority of n voters is
-// the leader and n/2 (rounded down) other voters. A node reports that many other
-// nodes as its replicas; which nodes these are does not matter. INFO, ROLE and
-// WAIT report the same number on every voter, whether or not there is a leader,
-// because Redisson compares the numbers that different commands report.
+// A write is acknowledged when a majority of the n voters stores it: one voter and
+// n/2 (rounded down) others. A voter reports n/2 other nodes as its replicas; it
+// does not matter which nodes these are. INFO and WAIT report the same number on
+// every voter, whether or not there is a leader, and so does ROLE on a node that
+// calls itself a master. The numbers must agree because Redisson compares them.
 //
 // In Standalone mode every node calls itself a master, because every node takes
 // writes: see Mode. A node that calls itself a replica answers WAIT too, because
@@ -26,7 +26,7 @@ var replicationRows = []row{
 		Flags: fsm.NoScript | fsm.Loading | fsm.Stale | fsm.Fast,
 		Group: "server", Since: "2.8.12",
 		Complexity: "O(1)",
-		Doc:        "Return master, the log position, and the nodes that acknowledge writes",
+		Doc:        "Return this node's role and log position, and the leader or the nodes that acknowledge writes",
 		Categories: []string{"admin", "dangerous"},
 	}},
 	{run: wait, cmd: &fsm.Command{
@@ -141,9 +141,9 @@ func waitaof(c *conn, args [][]byte) fsm.Reply {
 }
 
 // follows reports whether this node calls itself a replica. If it does, leader
-// is the leader, with port "0" if the node does not know the leader's address,
-// and up reports whether there is a leader now. Otherwise, leader and up have
-// no meaning.
+// is the last known leader, and up reports whether that leader leads now. The port
+// of leader is "0" if this node does not know the leader's address, or was itself
+// the last leader. If follows returns false, leader and up have no meaning.
 func (s *Server) follows() (leader topology.Peer, up, yes bool) {
 	if s.cfg.Mode != Monitored && s.cfg.Mode != Clustered || s.cfg.Topology.Leads() {
 		return topology.Peer{}, true, false
@@ -196,7 +196,7 @@ func (o *failoverOptions) parse(args [][]byte) (refusal fsm.Reply, ok bool) {
 }
 
 // failover transfers leadership before it replies. In Redis, the failover continues
-// after the reply; here, no failover is ever in progress.
+// after the reply, and FAILOVER ABORT can end it. Here, FAILOVER ABORT always fails.
 func failover(c *conn, args [][]byte) fsm.Reply {
 	var o failoverOptions
 	source := c.srv.cfg.Topology
@@ -247,7 +247,8 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 
 // cannotHandOver returns the error for FAILOVER on a node that does not lead, or
 // "". A node that calls itself a replica answers as Redis does. In Standalone
-// mode every node calls itself a master, so there the error names the leader.
+// mode every node calls itself a master, so there the error names the leader, if
+// this node knows the leader.
 func (s *Server) cannotHandOver() string {
 	if s.cfg.Topology.Leads() {
 		return ""

@@ -437,9 +437,9 @@ func TestReplies_Hello(t *testing.T) {
 	}
 }
 
-// TestReplies_LargeBeforeEnd checks a connection that a command of its own
-// transaction ends. The connection still gets the whole reply, even if the
-// reply is large.
+// TestReplies_LargeBeforeEnd checks a client that ends its own connection with a
+// CLIENT KILL in a transaction. The client still gets the whole reply to EXEC, even
+// if the reply is large.
 func TestReplies_LargeBeforeEnd(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	const n = 300_000

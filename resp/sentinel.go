@@ -131,7 +131,7 @@ func (c *conn) masterNamed(name []byte) (w sentinel.State, ok bool) {
 	return c.srv.monitor.State(c.srv.life.ctx)
 }
 
-// ofMaster calls f for the master that args name, and returns its reply.
+// ofMaster calls f for the master that args name, and returns the reply of f.
 func (c *conn) ofMaster(args [][]byte, f func(w *sentinel.State) fsm.Reply) fsm.Reply {
 	w, ok := c.masterNamed(args[2])
 	if !ok {

@@ -48,17 +48,16 @@ type Cluster interface {
 	// EventsDelivered calls f as soon as the listener has received all events
 	// of the log up to index, or will receive no more events. f must not block.
 	EventsDelivered(index uint64, f func())
-	// OwnEventsDelivered calls f as soon as the listener has received all
-	// events that this node's groups up to the number group caused, or will
-	// receive no more events. Executor.Sent returns the number of a group. f
-	// gets the position of the group in the log: the index of its entry, and
-	// its position in the entry (fsm.Event.Group). The index is 0 if it is not
-	// known.
+	// OwnEventsDelivered calls f as soon as the listener has received all events
+	// of this node's groups up to the group with the given number, or will receive
+	// no more events. Executor.Sent returns the number of a group. f gets the
+	// position of the group in the log: the index of its entry, and its position
+	// in the entry (fsm.Event.Group). The index is 0 if it is not known.
 	OwnEventsDelivered(group uint64, f func(index uint64, position int))
 	// FeatureVersion returns the feature version of the cluster. If the version
-	// that this node knows is below need, FeatureVersion first catches up with the
-	// leader, for which it may wait. Without a leader, it returns the version that
-	// this node knows.
+	// that this node knows is below need, and this program knows the version need,
+	// FeatureVersion first waits for this node to catch up with the leader. Without
+	// a leader, it returns the version that this node knows.
 	FeatureVersion(need int) int
 	// State returns this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
@@ -77,8 +76,8 @@ type Cluster interface {
 	// start and after each change. f may get an older set of users after a
 	// newer one.
 	WatchUsers(f func(*fsm.Users))
-	// WatchDenials makes f the receiver of denials in scripts that this node
-	// runs.
+	// WatchDenials makes this node call f whenever a script that it runs is denied
+	// a command.
 	WatchDenials(f func(user string, v acl.Verdict))
 }
 
@@ -93,8 +92,8 @@ type Listener interface {
 type State struct {
 	NodeID, ClusterID, Role, Leader string
 	Term, Commit, Applied           uint64
-	// Replicas contains as many other nodes as store every write before it is
-	// acknowledged. WAIT returns their number.
+	// Replicas contains other nodes, as many as must store a write before the
+	// write is acknowledged. WAIT returns their number.
 	Replicas []Replica
 	Ready    bool
 	Version  string
@@ -514,7 +513,8 @@ func (s *Server) handle(rc redcon.Conn, first redcon.Command) {
 	c.serve(first, rc.ReadPipeline())
 }
 
-// hooks returns the hooks that count and log the refusals of the guard.
+// hooks returns the guard's hooks. They count and log refusals, protocol errors,
+// missed deadlines and errors of Accept.
 func (s *Server) hooks() guard.Hooks {
 	return guard.Hooks{
 		ProtocolError: func(g *guard.Conn, reason string) {
@@ -542,15 +542,15 @@ func (s *Server) hooks() guard.Hooks {
 	}
 }
 
-// refusal counts and logs an event that any client can cause as often as it
-// wants.
+// refusal counts an event that clients can cause any number of times, and logs it
+// at most once a second for each reason: see warn.
 func (s *Server) refusal(reason, message string, pairs ...any) {
 	s.metrics.Refused.WithLabelValues(reason).Inc()
 	s.warn(reason, message, pairs...)
 }
 
 // warn logs at most one line per second for each reason. The line says how many
-// lines were suppressed before it.
+// lines for the same reason were suppressed since the line before it.
 func (s *Server) warn(reason, message string, pairs ...any) {
 	if left, ok := s.logLimiter.allow(reason, time.Now()); ok {
 		s.log.Warn(message, append(pairs, "suppressed", left)...)
@@ -560,16 +560,17 @@ func (s *Server) warn(reason, message string, pairs ...any) {
 // logInterval is the minimum time between two log lines for the same reason.
 const logInterval = time.Second
 
-// logLimiter stores for each reason when a line was last logged. There is a
-// fixed number of reasons. It is safe for concurrent use.
+// logLimiter stores, for each reason, when a line was last logged and how many
+// lines have been suppressed since. The number of reasons is fixed. It is safe
+// for concurrent use.
 type logLimiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 	left map[string]int
 }
 
-// allow reports whether a line may be logged now, and how many lines have been
-// suppressed since the last one.
+// allow reports whether a line for a reason may be logged now, and how many lines
+// for that reason have been suppressed since the last logged one.
 func (q *logLimiter) allow(reason string, now time.Time) (left int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -601,7 +602,7 @@ const (
 	// redirect commands with keys to the leader, except for reads after
 	// READONLY.
 	Clustered
-	// Sentinel is a Redis Sentinel. It has no data commands.
+	// Sentinel is a Redis Sentinel. It has no commands on data.
 	Sentinel
 )
 

@@ -223,8 +223,8 @@ type commandTable struct {
 	machine *fsm.Table
 	catalog *acl.Catalog
 
-	// These rows of machine replace or extend commands that clients send: see
-	// withReceivers, logSort, logLock and conn.position.
+	// These rows of machine replace commands that clients send (see withReceivers,
+	// logSort and logLock), or are added to a group (see conn.position and track).
 	publish, spublish, position, sortRO, acquire *fsm.Command
 }
 
@@ -325,8 +325,8 @@ func ConnectionCommands() []fsm.Command {
 }
 
 // NewCatalog returns the catalog of all commands: the commands of the state
-// machine's table, and the commands that this package executes, including the
-// commands of a Sentinel port.
+// machine's table that clients may send, the commands that this package executes,
+// including those of a Sentinel port, and the commands in onlyInRules.
 func NewCatalog(machine *fsm.Table) *acl.Catalog {
 	rows := clientPortRows(machine)
 	for name, r := range indexRows(sentinelFamilies()...) {

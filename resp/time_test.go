@@ -76,7 +76,7 @@ func TestPause(t *testing.T) {
 				t.Errorf("%s took %v, want %v", line, got, want)
 			}
 		}
-		// ALL delays every command.
+		// ALL delays connection commands and reads too.
 		a.expect("CLIENT PAUSE 1000", "+OK")
 		took(b, "PING", "+PONG", time.Second)
 		took(b, "PING", "+PONG", 0)

@@ -80,9 +80,9 @@ func TestPubsub_Limits(t *testing.T) {
 }
 
 // TestTracking_BroadcastRights checks that a connection in BCAST mode receives
-// no invalidations of keys that its user may not read. The same holds for a
-// connection to which it redirects its invalidations. When the rights change,
-// the client receives an invalidation of all keys.
+// no invalidations of keys that its user may not read. If the connection redirects
+// its invalidations, the user of the target must be allowed to read the keys too.
+// When the rights change, the client receives an invalidation of all keys.
 func TestTracking_BroadcastRights(t *testing.T) {
 	s := serve(t, newFake(t))
 	admin := dial(t, s)

@@ -69,7 +69,7 @@ func clientTracking(c *conn, args [][]byte) fsm.Reply {
 }
 
 // trackingChange is the effect of a command on the connection's tracking. EXEC
-// must know it before it runs the transaction: see trackFirst.
+// must know this effect before it runs the transaction: see trackFirst.
 type trackingChange int
 
 const (

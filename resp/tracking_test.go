@@ -23,8 +23,9 @@ func TestTracking_Modes(t *testing.T) {
 		c.expect("CLIENT TRACKING "+mode, "+OK")
 		return c
 	}
-	// Each connection receives one invalidation of a key that it has read, or,
-	// in mode BCAST, an invalidation of every key that has one of its prefixes.
+	// Each connection receives one invalidation of a changed key that it has read,
+	// or, in mode BCAST, an invalidation of every changed key that has one of its
+	// prefixes.
 	normal, optin, optout, bcast, noloop := client("ON"), client("ON OPTIN"), client("ON OPTOUT"), client("ON BCAST PREFIX a PREFIX b NOLOOP"), client("ON NOLOOP")
 	normal.expect("GET a1", "_", "MGET c1 c2", "*2\n_\n_")
 	optin.expect("GET a1", "_", "CLIENT CACHING YES", "+OK", "GET b1", "_", "GET c1", "_")
@@ -167,8 +168,8 @@ func TestTracking_NoloopBehind(t *testing.T) {
 	}
 }
 
-// TestTracking_CachingOnce checks that CLIENT CACHING applies to the next
-// command only, whatever the outcome of that command.
+// TestTracking_CachingOnce checks that CLIENT CACHING applies only to the next
+// command or transaction, even if that command or transaction fails.
 func TestTracking_CachingOnce(t *testing.T) {
 	s := serve(t, newFake(t))
 	c, w := dial(t, s), dial(t, s)

@@ -41,8 +41,8 @@ func (u *userSet) find(name string) *account {
 	return u.list[i]
 }
 
-// accounts contains the users that this node knows, and the state that decides
-// which logins it accepts.
+// accounts contains the users that this node knows, the ACL log, and the state that
+// decides which logins the node accepts.
 type accounts struct {
 	seed         []fsm.User // Config.Users and Config.RequirePass, sorted by name
 	mu           sync.Mutex // serializes install
@@ -65,9 +65,10 @@ type identity struct {
 	born           fsm.Pos     // see account; guarded by conn.mu
 	deleting       atomic.Bool // the connection runs a command that may delete its user: see delayEnd
 	early          bool        // the connection was accepted before the users were confirmed: see authError
-	wrongPasswords int         // number of failed logins since the last successful one: see wrongPassword
-	// unconfirmed is the user as which the connection logged in before the users
-	// were confirmed, until checkLogin has compared it with the user of the cluster.
+	wrongPasswords int         // number of wrong passwords since the last successful login: see wrongPassword
+	// unconfirmed is set if the connection logged in before the users were
+	// confirmed. It is the user as this node knew it at the login. checkLogin
+	// compares it with the user of the cluster, and resets it.
 	unconfirmed atomic.Pointer[acl.User]
 }
 
@@ -111,7 +112,7 @@ func (s *Server) aclOptions() acl.Options {
 
 // install makes a table of users the current one on this node, unless the node
 // has a newer one, and applies it to all connections. The goroutine that
-// applies the log calls install, and so do connections that have read the users
+// applies the log calls install, and so do goroutines that have read the users
 // from the leader.
 func (s *Server) install(table *fsm.Users) {
 	s.accounts.mu.Lock()
@@ -373,8 +374,8 @@ func (c *conn) checkLogin() {
 	}
 }
 
-// ask runs an internal command of the state machine in a group of its own,
-// because the connection may have a pipeline waiting in c.group.
+// ask runs an internal command of the state machine in a group of its own, because
+// the group of the connection (conn.group) may contain commands that wait.
 func (c userClient) ask(name string, args ...string) ([]byte, error) {
 	return run(c.exec, c.srv.cmds.machine, name, args...)
 }
@@ -494,8 +495,8 @@ func (c userClient) seed() error {
 const bootstrapEvery = 50 * time.Millisecond
 
 // oldFeaturesAttempts is the number of attempts after which the server logs
-// that the cluster cannot have the setting of a flag yet. A new cluster needs
-// about a second.
+// that the value of --lock-delay cannot be set yet, because the feature version of
+// the cluster is too low. A new cluster needs about a second.
 const oldFeaturesAttempts = 200
 
 // lockDelayChecks is the number of times that a server which has written its

@@ -66,8 +66,8 @@ func TestACLLog_LongKey(t *testing.T) {
 	}
 }
 
-// TestPermits checks that Permits decides as the server does when the user
-// sends the command, and that Permits adds no entry to the ACL log.
+// TestPermits checks that Permits applies the rules of the user, and that it adds no
+// entry to the ACL log.
 func TestPermits(t *testing.T) {
 	s := serve(t, newFake(t))
 	c := dial(t, s)
@@ -134,9 +134,9 @@ func TestClientList_Commands(t *testing.T) {
 	}
 }
 
-// TestUsers_ReplacedPassword checks clients that log in while their node has no
-// leader, with a password that only this node accepts. They lose their
-// connections as soon as the node has read the users of the cluster.
+// TestUsers_ReplacedPassword checks a client that logs in while its node has no
+// leader, with a password that only this node accepts. It loses its connection as
+// soon as the node has read the users of the cluster.
 func TestUsers_ReplacedPassword(t *testing.T) {
 	f := newFake(t)
 	a := dial(t, serve(t, f))

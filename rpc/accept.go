@@ -128,9 +128,9 @@ func (m *Mux) hint(c *conn) error {
 		return err
 	}
 	// Client libraries send further commands after an error, and report the
-	// error of the last command. So answer each command with the hint. If the
-	// connection were closed while bytes are unread, TCP would send a reset,
-	// and the client might not get the hint.
+	// error of the last command. So send the hint again after each read, up to
+	// 16 times in all. If the connection were closed while bytes are unread,
+	// TCP would send a reset, and the client might not get the hint.
 	buf := make([]byte, 4<<10)
 	for range 16 {
 		if _, err := io.WriteString(c, "-ERR "+m.cfg.ClientHint+"\r\n"); err != nil {
@@ -165,8 +165,9 @@ func (m *Mux) refuse(c *conn, reason Reason, text string) error {
 	return err
 }
 
-// logHandshake logs why a handshake failed. The log lines are throttled: a port
-// scanner, or a node with wrong flags, retries forever.
+// logHandshake logs why a handshake failed. All lines except those at debug
+// level are throttled: a port scanner, or a node with wrong flags, may retry
+// forever.
 func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 	var refused *refusal
 	switch {

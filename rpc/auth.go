@@ -96,8 +96,9 @@ func (k *keyring) has(a *authenticator) bool {
 }
 
 // SetSecrets replaces Config.Secret and Config.PreviousSecret. It closes the
-// connections that were authenticated with another secret; the other node dials
-// again. SetSecrets fails if the node was started without a secret.
+// connections that were authenticated with neither of the new secrets; the
+// nodes that dialed them dial again. SetSecrets fails if the node was started
+// without a secret.
 func (m *Mux) SetSecrets(secret, previous []byte) error {
 	old := m.ring.Load()
 	if old == nil {

@@ -17,8 +17,8 @@ import (
 
 func secret(b byte) []byte { return bytes.Repeat([]byte{b}, rpc.MinSecret) }
 
-// twoNodes starts nodes a and b and returns them with their logs. change sets
-// the secrets in the configurations; by default, the nodes have none.
+// twoNodes starts nodes a and b and returns them with their logs. change edits
+// their configurations, which by default contain no secret.
 func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *testutil.Log) {
 	t.Helper()
 	network := newVirtualNet()
@@ -69,9 +69,9 @@ func TestSecret_BothHaveIt(t *testing.T) {
 	})
 }
 
-// TestSecret_Differs checks that a node with another secret, and a node without
-// one, are refused on every service before anything else about them is checked,
-// and that both sides state the reason.
+// TestSecret_Differs checks that streams and raft connections between nodes
+// with different secrets, or with only one secret, are refused before
+// Config.Authorize is called, and that both sides log the reason.
 func TestSecret_Differs(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -111,9 +111,9 @@ func TestSecret_Differs(t *testing.T) {
 	}
 }
 
-// TestSecret_OlderAcceptor checks that a dialer with a secret does not take the
-// welcome of an older acceptor for an authenticated welcome. Such an acceptor
-// does not know secrets and accepts every node.
+// TestSecret_OlderAcceptor checks that a dialer whose secret is not optional
+// refuses an older acceptor. Such an acceptor does not know secrets and
+// welcomes every node.
 func TestSecret_OlderAcceptor(t *testing.T) {
 	for _, optional := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -215,8 +215,9 @@ func (c *tamper) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestSecret_EveryByteCounts checks that a change of any byte that the dialer
-// sends is detected: of a byte of the hello, of the proof, or of a record.
+// TestSecret_EveryByteCounts checks that the acceptor receives no frame if one
+// bit is flipped in any byte that the dialer sends: in the prelude, the proof
+// or the record.
 func TestSecret_EveryByteCounts(t *testing.T) {
 	const frame = "transfer 100 to alice"
 	run := func(at int) (got string, size int, err error) {
@@ -249,7 +250,7 @@ func TestSecret_EveryByteCounts(t *testing.T) {
 			var stream *rpc.Stream
 			if stream, err = a.Dial(t.Context(), "b:1", rpc.ServiceWrite, ""); err == nil {
 				_ = stream.Send(1, []byte(frame)) // the test checks what the acceptor has received, not this error
-				time.Sleep(2 * time.Second)       // advances the bubble's clock: b may wait for a changed length
+				time.Sleep(2 * time.Second)       // advances the clock: b may wait for bytes that never come
 				stream.Close()
 			}
 			synctest.Wait()
@@ -280,11 +281,11 @@ func TestListen_ShortSecret(t *testing.T) {
 	}
 }
 
-// TestSecret_Replaced checks that nodes connect while an operator replaces the
-// secret in two rounds, each on one node after the other, in any order. In the
-// first round, each node gets the new secret and keeps the previous one. In the
-// second round, each node loses the previous secret, and its connections that
-// were authenticated with the previous secret end.
+// TestSecret_Replaced checks that two nodes can connect after each step in
+// which an operator replaces their secret. The operator makes two rounds over
+// the nodes. In the first round, each node gets the new secret and keeps the
+// previous one. In the second round, each node loses the previous secret, and
+// its connections that were authenticated with the previous secret end.
 func TestSecret_Replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, logA, logB := twoNodes(t, func(a, b *rpc.Config) { a.Secret, b.Secret = secret(1), secret(1) })

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Config is the configuration of a Mux. Self is required. A duration, a size or
-// a Dialer that is zero has the value that DefaultConfig returns.
+// Config is the configuration of a Mux. Self is required. A duration, a limit
+// or a Dialer that is zero stands for the value in DefaultConfig.
 type Config struct {
 	// BindAddr is the TCP address to listen on, "host:port". Port 0 takes any
 	// free port. BindAddr is ignored if Listener is set.
@@ -102,7 +102,8 @@ type Config struct {
 	// TCP_NODELAY. TLS, tests and proxies set it. It must obey its context.
 	Dialer func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Logger receives the log lines of this package. Nil means none.
+	// Logger receives the log lines of this package. If it is nil, there are
+	// none.
 	Logger hclog.Logger
 }
 

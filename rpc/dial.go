@@ -14,10 +14,10 @@ import (
 // Config.HandshakeTimeout bound only the dialing. The stream lives until it is
 // closed, breaks, or the Mux is closed.
 //
-// The error is, or wraps, *RefusedError if the node refused, ErrNotPeer if
-// another program answers at addr, ErrBadHello, ErrHandshakeTimeout,
-// ErrWrongNode, ErrSecret, ErrClosed, the context's error, an error of
-// Config.Verify, or a network error.
+// The error may wrap *RefusedError if the node refused, ErrNotPeer if another
+// program answers at addr, ErrBadHello, ErrHandshakeTimeout, ErrWrongNode,
+// ErrSecret, ErrClosed, the context's error, an error of Config.Verify, or a
+// network error.
 func (m *Mux) Dial(ctx context.Context, addr string, s Service, to string) (*Stream, error) {
 	if s == ServiceRaft {
 		return nil, errors.New("rpc: raft connections have no frames: dial through RaftLayer")

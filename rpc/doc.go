@@ -59,10 +59,10 @@
 // ids of both nodes, the cluster, the service and the dialer's nonce), and the
 // acceptor's nonce. The key of the HMAC is derived from the secret by HKDF. The
 // secret itself is never sent. The keys of the records in both directions are
-// derived by HKDF from the secret and from all messages of the handshake. So a
-// third party on the network path cannot change, omit, repeat or move what is
-// sent afterward. The data is not encrypted: use a Listener and Dialer with
-// TLS for that; this handshake then runs inside TLS.
+// derived by HKDF from the secret and from all messages of the handshake. So if
+// a third party on the network path changes, omits, repeats or moves a record,
+// the receiver ends the connection. The data is not encrypted: use a Listener
+// and Dialer with TLS for that; this handshake then runs inside TLS.
 //
 // While an operator replaces the secret, a node has two secrets
 // (Config.PreviousSecret). The hints are HMACs of the dialer's nonce, one for
@@ -91,8 +91,8 @@
 // After the handshake both directions consist of records of up to 16 KiB, for
 // raft's bytes as well as for frames (seal.go). Without a secret, each record
 // has a CRC32C over the handshake and over all payloads of its direction up to
-// its own. With a secret, it has an AES-GMAC tag. A changed byte ends the
-// connection.
+// and including its own. With a secret, it has an AES-GMAC tag. A changed byte
+// ends the connection.
 //
 // A stream has an outbox and one goroutine that writes the outbox to the
 // connection. All frames that were sent during the previous write go out

@@ -19,8 +19,9 @@ var (
 	// this protocol: another program uses that address.
 	ErrNotPeer = errors.New("rpc: other side does not speak the peer protocol")
 
-	// ErrBadHello reports that the other side speaks the protocol, but its
-	// message cannot be decoded, or that this node's own hello is too long.
+	// ErrBadHello reports that the other side speaks the protocol but sent a
+	// malformed or unexpected message, or that this node's own hello is too
+	// long.
 	ErrBadHello = errors.New("rpc: malformed hello")
 
 	// ErrSecret reports that the two nodes have no secret in common, or that

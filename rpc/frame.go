@@ -27,7 +27,7 @@ type frameReader struct {
 	br        *bufio.Reader
 	limit     int    // maximum payload in bytes
 	toDiscard int    // bytes of br that the last frame occupies; the next call discards them
-	big       []byte // buffer for payloads that do not fit into br
+	big       []byte // buffer for the payloads of frames that do not fit into br
 }
 
 func newFrameReader(r io.Reader, limit int) *frameReader {
@@ -79,9 +79,9 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	return typ, payload, nil
 }
 
-// readBig reads a payload that does not fit into the read buffer. The buffer
-// grows as bytes arrive. It is not allocated with the size that the header
-// claims, because a header alone must not allocate MaxFrame bytes.
+// readBig reads the payload of a frame that does not fit into the read buffer.
+// The buffer grows as bytes arrive. It is not allocated with the size that the
+// header claims, because a header alone must not allocate MaxFrame bytes.
 func (f *frameReader) readBig(size int) ([]byte, error) {
 	buf := f.big[:0]
 	for len(buf) < size {

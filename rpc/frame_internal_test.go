@@ -90,8 +90,10 @@ func TestFrameReader_ClaimIsNotAllocated(t *testing.T) {
 				}
 			}
 		})
-		// The limit covers the read buffer, the buffers of the payload, whose
-		// size doubles each time (4x), and small allocations.
+		// The limit covers the read buffer, the buffers of the payload and
+		// small allocations. Each buffer of the payload is twice as large as
+		// the one before, so together they have less than 4*max(sent,
+		// readBuffer) bytes.
 		if got, want := result.AllocedBytesPerOp(), int64(readBuffer+4*max(sent, readBuffer)+4096); got > want {
 			t.Errorf("%d bytes sent: got %d bytes allocated, want at most %d", sent, got, want)
 		}

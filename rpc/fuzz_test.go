@@ -9,8 +9,8 @@ import (
 )
 
 // FuzzHandshake sends arbitrary bytes to a peer port, with and without a secret.
-// The port must end the connection or wait for more bytes, and must not hand the
-// connection to a handler unless the bytes are a hello without a secret.
+// The port must end the connection soon after the client has stopped sending. A
+// port with a secret must not hand the connection to a handler.
 func FuzzHandshake(f *testing.F) {
 	hello := Hello{Service: ServiceAdmin, Proto: Proto, ClusterID: "c", NodeID: "n2", Instance: "i", Boot: 1, To: "n1"}
 	plain, err := appendPrelude(nil, hello, nil)

@@ -163,8 +163,8 @@ func TestDial_VerifyRejectsTheAcceptor(t *testing.T) {
 	})
 }
 
-// TestDial_ErrWrongNode checks that the dialer detects that another node has
-// answered, although the acceptor has not noticed: a relay has changed To.
+// TestDial_ErrWrongNode checks that the dialer detects a wrong node even if
+// that node does not refuse the connection: here, a relay has changed To.
 func TestDial_ErrWrongNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()

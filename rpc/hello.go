@@ -37,8 +37,8 @@ func (s Service) String() string {
 	return fmt.Sprintf("service-%d", byte(s))
 }
 
-// Proto is the version of the protocol inside the frames that this build
-// speaks. Config.Authorize and Config.Verify decide whether another version is
+// Proto is this build's version of the protocol inside the frames.
+// Config.Authorize and Config.Verify decide whether another version is
 // acceptable; this package only transmits the number.
 const Proto = 1
 
@@ -157,8 +157,8 @@ func (e layoutError) Error() string {
 
 // readPrelude reads a dialer's prelude and not a byte more, because the
 // following bytes belong to the service. After a layoutError or ErrBadHello,
-// the whole prelude has been read and a refusal can be sent. rest is what
-// follows the hello in the body.
+// the whole prelude has been read and a refusal can be sent. rest is the part
+// of the body after the hello.
 func readPrelude(r io.Reader) (h Hello, rest []byte, err error) {
 	var head [preludeSize]byte
 	if err := readMagic(r, head[:len(magic)]); err != nil {

@@ -17,9 +17,9 @@ import (
 // dialed from it. All methods may be called from any goroutine.
 //
 // A Mux has one goroutine that accepts connections. Each accepted connection
-// has a goroutine that performs the handshake and then runs the handler. Each
-// stream has a goroutine that writes. Close ends all goroutines and waits for
-// them.
+// has a goroutine that performs the handshake and then runs the handler or
+// passes the connection to raft. Each stream has a goroutine that writes. Close
+// ends all goroutines and waits for them.
 type Mux struct {
 	cfg      Config
 	log      hclog.Logger
@@ -98,11 +98,11 @@ func (m *Mux) Addr() net.Addr { return m.addr }
 // BoundAddr returns the address that the port is bound to.
 func (m *Mux) BoundAddr() net.Addr { return m.listener.Addr() }
 
-// Handle sets the handler of accepted streams of service s. h runs on one
-// goroutine per stream. When it returns, the frames that it sent are written,
-// for at most Config.WriteTimeout, and the stream is closed. If h is nil, the
-// Mux refuses new connections for the service, and existing streams stay open.
-// A second handler for a service, or a handler for ServiceRaft, is a mistake in
+// Handle sets the handler of accepted streams of service s. Each stream has a
+// goroutine that runs h. When h returns, the Mux writes the frames that h sent,
+// for at most Config.WriteTimeout, and closes the stream. If h is nil, the Mux
+// refuses new connections for the service, and existing streams stay open. A
+// second handler for a service, or a handler for ServiceRaft, is a mistake in
 // the program, and Handle panics.
 func (m *Mux) Handle(s Service, h func(*Stream)) {
 	m.mu.Lock()

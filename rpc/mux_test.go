@@ -282,8 +282,8 @@ func TestAccept_BacksOff(t *testing.T) {
 		time.Sleep(10 * time.Second)
 
 		dial(t, a, "b:1", rpc.ServiceWrite, "b")
-		// 5, 10, 20, ... ms make eight tries in the first 1.3 s, then one per
-		// second.
+		// The first eight pauses (5, 10, 20, ... 640 ms) take 1.3 s in all.
+		// Each later pause takes 1 s.
 		if l.calls < 10 || l.calls > 20 {
 			t.Errorf("got %d tries in 10 s, want 10 to 20", l.calls)
 		}

@@ -18,9 +18,9 @@ type raftLayer struct {
 
 var _ raft.StreamLayer = (*raftLayer)(nil)
 
-// RaftLayer returns the layer for raft.NetworkTransport. From the first call
-// on, raft connections are accepted. The transport calls the layer's Close,
-// which refuses further connections and closes all existing connections, dialed
+// RaftLayer returns the layer for raft.NetworkTransport. Raft connections are
+// accepted until the layer is closed. The transport calls the layer's Close,
+// which refuses further connections and closes the layer's connections, dialed
 // and accepted, so that the transport's readers end. The Mux stays open. After
 // Close, the next call of RaftLayer returns a new layer.
 func (m *Mux) RaftLayer() raft.StreamLayer {

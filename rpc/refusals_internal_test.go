@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRefusals_Strangers checks that a stranger that invents names of nodes does not
-// reset the pause of a node that is refused again and again.
+// TestRefusals_Strangers checks that a stranger who invents node names does not
+// reset the pause of another refused node.
 func TestRefusals_Strangers(t *testing.T) {
 	var r refusals
 	why := &refusal{text: "was removed"}

@@ -15,11 +15,11 @@ import (
 //	length u16       bytes of payload, at most 16 KiB
 //	check  u16       check value of the length
 //	sum    u32       without a secret: CRC32C of the handshake of both sides, and of all payloads in this
-//	                 direction up to the payload of this record
+//	                 direction up to and including the payload of this record
 //	tag    16 bytes  with a secret, instead of sum: GMAC of the payload
 //	payload
 //
-// TCP's own checksum has 16 bits, and every middlebox computes it again, so it
+// TCP's own checksum has 16 bits, and middleboxes may compute it again, so it
 // misses some changed bytes. Raft's requests have no checksum: a changed bit in
 // a commit index, a term or the key of a lock would be accepted. The first sum
 // covers the handshake of both sides, so a changed name is detected too. A
@@ -235,7 +235,7 @@ func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 		return taken, nil
 	}
 	// A record of which no byte has been written is built again. No other host
-	// has seen its tag, so no nonce is used twice.
+	// has seen its tag, so its nonce may be used again.
 	c.writeCheck.reset(begun)
 	begin := 0
 	for i := range count {

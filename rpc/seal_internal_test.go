@@ -148,10 +148,10 @@ func noticesChanges(t *testing.T, keyed bool) {
 	}
 }
 
-// TestSealedConn_NoticesForgeries checks that an attacker cannot make a record if
-// it knows everything that was sent, but not the secret: not with a checksum,
-// not with a key of another secret, not by repeating a record, and not by
-// sending back what the other side has sent.
+// TestSealedConn_NoticesForgeries checks that an attacker that knows everything
+// that was sent, but not the secret, cannot make a valid record: not with a
+// checksum, not with a key of another secret, not by repeating a record, and not
+// by sending back what the other side has sent.
 func TestSealedConn_NoticesForgeries(t *testing.T) {
 	transcript := [][]byte{[]byte("hello"), []byte("welcome")}
 	end := func(secret string, accepted bool, wire *bytes.Buffer) *conn {
@@ -203,8 +203,8 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 	}
 }
 
-// BenchmarkGuard measures the cost of a record on one side, without the
-// network.
+// BenchmarkGuard measures how long the writing side takes to compute the header
+// of a record.
 func BenchmarkGuard(b *testing.B) {
 	for _, size := range []int{64, maxRecord} {
 		for _, keyed := range []bool{false, true} {

@@ -169,8 +169,8 @@ func (s *Stream) Flush() error {
 }
 
 // Recv returns the next frame. The payload is valid until the next Recv. Only
-// one goroutine may call Recv. When the stream has ended, Recv returns Err:
-// io.EOF if the peer closed the connection between two frames, or a wrapped
+// one goroutine may call Recv. After the last frame, Recv returns Err: io.EOF
+// if the peer closed the connection between two frames, or a wrapped
 // io.ErrUnexpectedEOF if the connection ended inside a frame.
 func (s *Stream) Recv() (typ byte, payload []byte, err error) {
 	if s.shut.Load() {
@@ -233,9 +233,10 @@ func (s *Stream) fail(reason error) {
 	}
 }
 
-// drainAndClose writes the queued frames for at most WriteTimeout, and closes
-// the stream. The Mux calls it when a handler has returned, so a handler may
-// send an answer and return.
+// drainAndClose writes the queued frames, waits for the peer to close the
+// connection, and closes the stream. It takes at most WriteTimeout. The Mux
+// calls it when a handler has returned, so a handler may send an answer and
+// return.
 func (s *Stream) drainAndClose() error {
 	timer := time.AfterFunc(s.writeTimeout, func() { s.fail(ErrWriteTimeout) })
 	defer timer.Stop()

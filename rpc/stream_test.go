@@ -355,8 +355,8 @@ func TestWriteTimeout_NoProgress(t *testing.T) {
 	})
 }
 
-// TestWriteTimeout_SlowProgress checks that a peer that reads slowly, but does
-// read, is not disconnected, however long one write takes.
+// TestWriteTimeout_SlowProgress checks that a slow peer is not disconnected as
+// long as it reads, however long one write takes.
 func TestWriteTimeout_SlowProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var raw net.Conn
@@ -515,9 +515,9 @@ func TestSend_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestSendNow checks that SendNow writes from the caller's goroutine, does not
-// block the caller when the peer does not read, and keeps frames whole and in
-// order among other senders.
+// TestSendNow checks that SendNow returns soon even if the peer does not read,
+// and that frames of SendNow and Send arrive in the order in which they were
+// sent.
 func TestSendNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := pair(t, nil)

@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
-// hostile are scripts that try to use more than their limits allow. Each of them
-// must end with an *Abort, or end at once with an error that the script raises.
+// hostile contains scripts that try to use more than their limits allow.
 var hostile = map[string]string{
 	"loop":                 `while true do end`,
 	"empty for":            `for i=1,1e18 do end`,
@@ -178,8 +177,8 @@ func staticKeys(n int) string {
 	return b.String()
 }
 
-// smallLimits returns the budget of the tests, which is a fraction of a node's
-// budget.
+// smallLimits returns a configuration with limits that are a fraction of a
+// node's.
 func smallLimits() script.Config {
 	c := unhurried()
 	c.Limits.Steps = 500_000
@@ -190,8 +189,9 @@ func smallLimits() script.Config {
 func ping([][]byte) fsm.Reply { return fsm.Simple("PONG") }
 
 // TestRun_EndsWithinItsBudget checks that a script cannot evade its budget: a
-// run never spends more than its limits, and the memory that it takes from Go's
-// heap is in proportion to its memory limit.
+// run never spends more than its limits, and allocates at most eight times its
+// memory limit on Go's heap. The test also checks that the next run does not
+// notice the script.
 func TestRun_EndsWithinItsBudget(t *testing.T) {
 	conf := smallLimits()
 	r := script.NewRunner(conf)
@@ -234,8 +234,8 @@ func TestRun_EndsWithinItsBudget(t *testing.T) {
 	}
 }
 
-// TestRun_ChargesConstructors checks that a table constructor is charged for all its
-// fields: at least a third of what it allocates.
+// TestRun_ChargesConstructors checks that a run is charged for at least a third of
+// the bytes that its table constructors allocate.
 func TestRun_ChargesConstructors(t *testing.T) {
 	r := script.NewRunner(unhurried())
 	for name, fields := range map[string]string{
@@ -309,14 +309,14 @@ func TestRun_StopsWhenInterrupted(t *testing.T) {
 
 func TestRun_StopsByTheClock(t *testing.T) {
 	c := unhurried()
-	c.Limits = script.LimitsFor(20 * time.Millisecond) // the time ends before the steps on every machine
+	c.Limits = script.LimitsFor(20 * time.Millisecond) // the time runs out before the steps on every machine
 	if _, _, err := script.NewRunner(c).RunMetered(fsm.ScriptCall{Body: []byte(`while true do end`), Do: ping}); !errors.Is(err, script.ErrTime) {
 		t.Errorf("got %v, want %v", err, script.ErrTime)
 	}
 }
 
-// TestRun_PanicsBecomeErrors checks that a panic in ScriptCall.Do or in the
-// interpreter becomes an error of the run.
+// TestRun_PanicsBecomeErrors checks that a panic in ScriptCall.Do becomes an
+// error of the run, even inside pcall.
 func TestRun_PanicsBecomeErrors(t *testing.T) {
 	for _, src := range []string{`redis.call('X')`, `pcall(redis.call, 'X')`} {
 		do := func([][]byte) fsm.Reply { panic("broken machine") }
@@ -328,8 +328,8 @@ func TestRun_PanicsBecomeErrors(t *testing.T) {
 	}
 }
 
-// TestCompile_RefusesHugeScripts checks that the compiler refuses a text that
-// would need much time or deep recursion, or compiles it in little time.
+// TestCompile_RefusesHugeScripts checks which long or deeply nested texts the
+// compiler refuses.
 func TestCompile_RefusesHugeScripts(t *testing.T) {
 	r := script.NewRunner(unhurried())
 	if r.CompileScript(make([]byte, luac.MaxBytes+1)) == "" {
@@ -366,8 +366,7 @@ func distinct(n int) string {
 	return b.String()
 }
 
-// TestRunner_CacheIsBounded checks that the cache keeps the most recently used
-// scripts and does not exceed its bounds.
+// TestRunner_CacheIsBounded checks that the cache does not exceed its bounds.
 func TestRunner_CacheIsBounded(t *testing.T) {
 	c := unhurried()
 	c.CacheEntries = 10

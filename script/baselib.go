@@ -312,8 +312,8 @@ func baseToString(st *State, args []Value) []Value {
 	return st.Ret(st.ToStringMeta(st.CheckAny(args, 1)))
 }
 
-// ToStringMeta does what tostring does: it calls __tostring if the value has
-// that metamethod, and otherwise returns the plain text.
+// ToStringMeta implements tostring: it calls __tostring if the value has that
+// metamethod, and otherwise returns the plain text.
 func (st *State) ToStringMeta(v Value) Value {
 	if h := st.metamethod(v, "__tostring"); h != Nil {
 		return st.call1(h, v)

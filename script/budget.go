@@ -29,10 +29,10 @@ type Limits struct {
 // DefaultLimits returns limits that are sufficient for well-behaved scripts.
 func DefaultLimits() Limits { return LimitsFor(500 * time.Millisecond) }
 
-// LimitsFor returns the limits of a node whose scripts may run for the duration
-// d. The clock ends a script before the steps run out, because no machine
-// executes a step in a nanosecond. The limit on steps exists in case the clock
-// stands still.
+// LimitsFor returns limits for scripts that may run for the duration d. The
+// clock ends a script before the steps run out, because no machine executes a
+// step in a nanosecond. The limit on steps exists in case the clock stands
+// still.
 func LimitsFor(d time.Duration) Limits {
 	return Limits{Steps: int(d / time.Nanosecond), Memory: 64 << 20, Time: d}
 }

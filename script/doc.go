@@ -31,7 +31,7 @@
 //     call of a function of this package. That function charges for the
 //     operation before it executes it (operators.go).
 //   - The package uses none of gopher-lua's libraries. Its own libraries charge
-//     for their work; they match patterns step by step.
+//     for their work, including each step of a pattern match.
 //   - The package translates gopher-lua's errors into Lua's (position.go).
 //     Package luac translates the errors of the parser.
 //   - The package sets two variables of gopher-lua, which apply to the whole

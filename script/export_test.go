@@ -2,8 +2,8 @@ package script
 
 import "github.com/holdfast-kv/holdfast/fsm"
 
-// RunMetered is like RunScript. It also returns what the script cost and why it
-// was aborted.
+// RunMetered is like RunScript. It also returns the usage of the run, and the
+// Abort if the run was aborted.
 func (r *Runner) RunMetered(call fsm.ScriptCall) (fsm.Reply, Usage, error) { return r.run(call) }
 
 // FlagsOf returns the flags that a script declares in its first line.

@@ -24,7 +24,7 @@ func fuzzDo(args [][]byte) fsm.Reply {
 }
 
 // FuzzScript checks that a run of any text ends within its budget and without a
-// panic, and that a second run gives the same answer.
+// panic, and that a second run gives the same answer unless a run is aborted.
 func FuzzScript(f *testing.F) {
 	for _, list := range scripts(f) {
 		for _, src := range list {

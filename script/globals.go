@@ -112,8 +112,8 @@ func init() {
 	fillLibrary()
 }
 
-// handlerName is the global with the error handler of scripts. Functions of a
-// library do not have it.
+// handlerName is the name of the global that contains the error handler of
+// scripts. Libraries do not have this global.
 const handlerName = "__redis__err__handler"
 
 // newGlobals makes the two tables of globals of a State. The functions of a
@@ -165,12 +165,13 @@ func errorHandler(st *State, args []Value) []Value {
 	return st.Ret(t)
 }
 
-// pcall is Lua's pcall, except for errors that are tables with a text. For
-// these it returns the text, as scripts written before Redis 7 expect. For other
-// tables it returns the field err as a third result, as Redis does.
+// pcall is Lua's pcall, except for errors that are tables. If the field err of
+// the table is a text, pcall returns this text as the error, as scripts written
+// before Redis 7 expect. Otherwise, it returns the field err as a third result,
+// as Redis does.
 func pcall(st *State, args []Value) []Value {
-	// Without arguments, Redis' pcall calls the boolean that it keeps in the
-	// position of the result.
+	// Redis' pcall puts a boolean on the stack as a placeholder for its first
+	// result. Without arguments, it calls this boolean.
 	if len(args) == 0 {
 		return []Value{False, st.NewString("attempt to call a boolean value")}
 	}

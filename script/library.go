@@ -11,8 +11,9 @@ import (
 
 // libraryGlobals and functionGlobals are the globals of a library. The library's
 // code runs again for each call of one of its functions, so a call never sees
-// state of an earlier call, whichever node executed it. The code sees only
-// libraryGlobals while it is being loaded, and functionGlobals afterward.
+// state of an earlier call, whichever node executed it. While the top-level code
+// runs, the library sees only libraryGlobals. During the call of the function,
+// it sees functionGlobals.
 var (
 	libraryGlobals  = newTable()
 	functionGlobals = newTable()
@@ -20,7 +21,7 @@ var (
 
 // libraryState is the part of a State that describes the library that it runs.
 type libraryState struct {
-	env       *Table // globals of the code: the hidden functions, and what meta provides
+	env       *Table // globals of the code: the hidden functions, and the globals that meta provides
 	meta      *Table // metatable of env; its __index is libraryGlobals or functionGlobals
 	loading   bool
 	functions map[string]*lua.LFunction // by the names under which the code registered them

@@ -37,9 +37,9 @@ func TestLibrary_Registers(t *testing.T) {
 	}
 }
 
-// TestLibrary_CallsAreApart checks that a call does not see state of another
-// call, whether that call was of the same library, of another library, or of a
-// script. All of them use the same State.
+// TestLibrary_CallsAreApart checks that the call of a library function sees no
+// state of other runs: of the same library, another library or a script. The
+// runs reuse the same State.
 func TestLibrary_CallsAreApart(t *testing.T) {
 	t.Parallel()
 	r := script.NewRunner(script.DefaultConfig())
@@ -79,8 +79,8 @@ func TestLibrary_IsNoScript(t *testing.T) {
 	}
 }
 
-// TestLibrary_LogsOnce checks that the log lines of a library's own code are
-// written when the library is loaded, and not at every call of a function.
+// TestLibrary_LogsOnce checks that the log lines of a library's top-level code
+// are written when the library is loaded, and not at every call of a function.
 func TestLibrary_LogsOnce(t *testing.T) {
 	t.Parallel()
 	var lines []string

@@ -248,8 +248,8 @@ func fillOperators() {
 // operator does not have.
 func modulo(a, b float64) float64 { return a - float64(math.Floor(a/b)*b) }
 
-// arithmetic returns a function of two values that does what an operator does.
-// name is the name of the operator's metamethod.
+// arithmetic returns a builtin that applies an operator to two values. f
+// computes the result for two numbers, and name is the operator's metamethod.
 func arithmetic(name string, f func(a, b float64) float64) *lua.LFunction {
 	return builtin(func(st *State, args []Value) []Value {
 		a, b := args[0], args[1]

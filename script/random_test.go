@@ -14,9 +14,8 @@ import (
 )
 
 // author writes random programs. The programs end, because their loops have few
-// iterations, and they do not print addresses. Most expressions get a wrong
-// type sooner or later, so that the test compares error texts as often as
-// results.
+// iterations, and they do not print addresses. Many expressions have a wrong
+// type, so the test compares error texts as well as results.
 type author struct {
 	r     *rand.Rand
 	b     strings.Builder
@@ -239,8 +238,8 @@ func loose(answer string) string {
 }
 
 // TestRun_RandomProgramsAnswerAsRedis checks that random programs give the same
-// answers as on a real Redis. HOLDFAST_RANDOM_SCRIPTS sets the number of
-// programs.
+// answers as on a real Redis, apart from the parts that loose removes.
+// HOLDFAST_RANDOM_SCRIPTS sets the number of programs.
 func TestRun_RandomProgramsAnswerAsRedis(t *testing.T) {
 	n := 400
 	if s := os.Getenv("HOLDFAST_RANDOM_SCRIPTS"); s != "" {

@@ -172,7 +172,7 @@ func redisLog(st *State, args []Value) []Value {
 	}
 	st.Step(callSteps)
 	log := st.runner.log
-	if log == nil || st.lib.loading && st.call.Register == nil { // a library's own code logs only in FUNCTION LOAD
+	if log == nil || st.lib.loading && st.call.Register == nil { // top-level code logs only in FUNCTION LOAD
 		return nil
 	}
 	var words []string

@@ -39,8 +39,8 @@ func SHA1(src []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// compile compiles a script. The text of the error is the error reply that
-// Redis gives.
+// compile compiles a script. The text of the error is the error reply to the
+// client.
 func compile(src []byte) (*compiled, error) {
 	if len(src) > luac.MaxBytes {
 		return nil, errTooLarge
@@ -103,7 +103,7 @@ type Config struct {
 	LogRate int
 }
 
-// DefaultConfig returns the configuration that a node uses.
+// DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
 	return Config{Limits: DefaultLimits(), CacheEntries: 1000, CacheBytes: 2 << 20, LogRate: 10}
 }
@@ -337,9 +337,9 @@ func (st *State) failure(e *scriptError) fsm.Reply {
 	return fsm.Error(oneLine(fmt.Sprintf("%s script: %s, on %s:%d.", text, name, e.source, e.line)))
 }
 
-// plainText returns what tostring returns, without metamethods. For an object it
-// returns only the type. It charges nothing, so it can be used after the run is
-// over.
+// plainText returns the text of a value as tostring does, without metamethods.
+// For an object it returns only the type. It charges nothing, so it can be used
+// after the run is over.
 func plainText(v Value) string {
 	if s, ok := toString(v); ok {
 		return s

@@ -24,9 +24,9 @@ func eval(tb testing.TB, src string, call fsm.ScriptCall) fsm.Reply {
 	return r
 }
 
-// TestRun_HasNoWayOut checks that the globals that a script must not have do not
-// exist. It also checks that a script cannot load bytecode and cannot change the
-// tables that runs share.
+// TestRun_HasNoWayOut checks that certain Lua globals do not exist, that a
+// script cannot load bytecode, and that it cannot change the tables that runs
+// share.
 func TestRun_HasNoWayOut(t *testing.T) {
 	for _, name := range []string{"io", "os", "package", "debug", "print", "require", "module", "dofile", "loadfile",
 		"newproxy", "setfenv", "getfenv", "jit", "ffi", "arg", "channel", "server"} {
@@ -73,7 +73,7 @@ func TestRun_HasNoWayOut(t *testing.T) {
 	}
 }
 
-// probe is a script that returns all state through which a run could observe
+// probe is a script that returns state through which a run could observe
 // another run.
 const probe = `local t = {}
 		for k in pairs(_G) do t[#t+1] = tostring(k) end
@@ -83,8 +83,8 @@ const probe = `local t = {}
 		return table.concat(t, ',') .. cjson.encode({0.123456789012345, {[1]=1,[5]=1}}) .. math.random(1000000) .. tostring({})
 			.. #KEYS .. tostring(redis.call('GET')) .. collectgarbage('count')`
 
-// TestRun_SeesNoOtherRun checks that a run starts in the same state, whatever
-// ran before.
+// TestRun_SeesNoOtherRun checks that a run sees the same state after scripts
+// that try to change it.
 func TestRun_SeesNoOtherRun(t *testing.T) {
 	do := func([][]byte) fsm.Reply { return fsm.Map([]fsm.Reply{fsm.One, fsm.One}) }
 	want := eval(t, probe, fsm.ScriptCall{Do: do}).Text()
@@ -190,7 +190,7 @@ func TestRun_SeedsRandom(t *testing.T) {
 }
 
 // TestRun_ReadsRawReplies checks that the runner parses replies that Do has
-// encoded.
+// encoded, and that a broken one becomes an error.
 func TestRun_ReadsRawReplies(t *testing.T) {
 	raw := "%2\r\n+a\r\n*3\r\n:1\r\n_\r\n$2\r\nhi\r\n$1\r\nb\r\n,1.5\r\n"
 	do := func([][]byte) fsm.Reply { return fsm.Raw([]byte(raw)) }

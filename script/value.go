@@ -101,16 +101,16 @@ func toString(v Value) (string, bool) {
 	return "", false
 }
 
-// typeName returns what Lua's type function returns for v.
+// typeName returns the result of Lua's type function for v.
 func typeName(v Value) string { return v.Type().String() }
 
 // rawEqual compares a and b like ==, without metamethods.
 func rawEqual(a, b Value) bool { return a == b }
 
-// text returns what tostring returns, without metamethods. For an object, the
-// text contains a number that the run gives to the object, instead of an
-// address. Therefore the same script prints the same text on every node, and it
-// learns nothing about the process.
+// text returns the text of v as tostring does, without metamethods. For an
+// object, the text contains a number that the run gives to the object, instead
+// of an address. Therefore the same script prints the same text on every node,
+// and it learns nothing about the process.
 func (st *State) text(v Value) string {
 	switch v := v.(type) {
 	case lua.LString:

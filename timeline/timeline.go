@@ -1,7 +1,7 @@
 // Package timeline draws events over time as SVG: bands across the drawing,
 // boxes in its rows, and a scale with vertical lines. The report of "holdfast
-// verify" and the dashboard use it. The elements of a drawing have classes; the
-// page that shows the drawing defines their style. The package is not a
+// verify" and the dashboard use it. The elements of a drawing have CSS classes;
+// the page that shows the drawing defines their style. The package is not a
 // supported API.
 package timeline
 
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Sizes in pixels.
+// These are sizes in pixels.
 const (
 	RowHeight  = 16
 	bandHeight = 14
@@ -74,14 +74,14 @@ type Tick struct {
 }
 
 // PlaceBands places the labels of bands in several lines, so that the labels do
-// not overlap. It returns the total height of the lines. The parameter width is
-// the width of the drawing in pixels.
+// not overlap. It returns the height of these lines with their margins. The
+// parameter width is the width of the drawing in pixels.
 func PlaceBands(all []Band, width float64) (height int) {
 	var free []float64 // end of the last label in each line
 	for i := range all {
 		b := &all[i]
 		room := float64(letter * len(b.Label))
-		// A label near the right edge starts further left, so that it stays
+		// A label near the right edge starts farther left, so that it stays
 		// readable.
 		b.LabelX = max(0, min(b.X+3, width-room))
 		line := 0
@@ -97,7 +97,7 @@ func PlaceBands(all []Band, width float64) (height int) {
 	return 10 + len(free)*bandHeight
 }
 
-// steps are the distances between ticks.
+// steps are the distances between ticks that Step prefers.
 var steps = []time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,

@@ -11,8 +11,8 @@ import "slices"
 // Queue is a queue of large items. It is not safe for concurrent use.
 type Queue[T any] struct {
 	// Room is the maximum total size, in bytes, of the items that are on their
-	// way. An item that is larger than Room is sent while no other item is on
-	// its way.
+	// way. An item that is larger than Room is sent only while no other item is
+	// on its way.
 	Room int
 
 	under   int // total size of the items that are on their way, in bytes

@@ -1,6 +1,6 @@
-// Package clientid assigns numbers to the connections of a node's clients. A
-// number is unique in the cluster, across all nodes and all their starts: each
-// start of a node reserves blocks of numbers in the log.
+// Package clientid assigns numbers to the connections of a node's clients. Each
+// start of a node reserves blocks of numbers in the log. So the numbers of
+// blocks are unique in the cluster, across all nodes and all their starts.
 package clientid
 
 import (
@@ -31,9 +31,9 @@ type Allocator struct {
 	asked *Reservation // reservation that is under way, or nil; only Sweep uses it
 }
 
-// Reserve submits the command that reserves a number of client ids in the log,
-// and does not wait for its reply. It returns nil if the cluster does not know
-// the command yet.
+// Reserve submits the command that reserves count client ids in the log, and
+// does not wait for its reply. It returns nil if the cluster does not know the
+// command yet.
 type Reserve func(count uint64) *Reservation
 
 // Reservation is a command that reserves client ids. Result must not be called

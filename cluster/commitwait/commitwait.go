@@ -25,15 +25,15 @@ type Wait struct {
 
 	enough int // number of groups at which the current wait ends; 0 if the proposer does not wait
 	missed int // consecutive waits in which the groups did not arrive, up to maxMissed
-	skip   int // number of entries that must not be delayed
+	skip   int // number of entries that must not be delayed, counted from the next one
 }
 
 const (
 	// maxCommitWait bounds a wait. A second bound is twice Wait.took: a client
 	// that was answered needs about Wait.took until it sends its next command.
 	maxCommitWait = 2 * time.Millisecond
-	// maxMissed limits the back-off: a wait is tried at least every 2^maxMissed
-	// entries.
+	// maxMissed limits the back-off: if the expected groups never arrive, the
+	// proposer still waits once in 2^maxMissed entries.
 	maxMissed = 8
 )
 
@@ -48,8 +48,8 @@ func (t *Wait) Applied(waiting, block int, took time.Duration) {
 
 // Begin returns how long to wait for more groups, or 0 to propose at once.
 // groups is the number of groups that wait already. If the result is above 0,
-// the caller must wait for that time and then call Waited. During the wait,
-// Suffices reports whether the groups that have arrived must wake the proposer.
+// the caller must wait for that time, or until Suffices returns true, and then
+// call Waited.
 func (t *Wait) Begin(groups int) time.Duration {
 	enough := t.expected - t.expected/16 // do not wait for the last sixteenth
 	wait := min(2*t.took, maxCommitWait)
@@ -72,8 +72,8 @@ func (t *Wait) Waited(groups int) {
 	t.enough, t.expected = 0, 0
 }
 
-// Suffices reports whether a number of groups ends the current wait. It returns
-// true while the proposer does not wait.
+// Suffices reports whether the given number of groups ends the current wait. It
+// returns true while the proposer does not wait.
 func (t *Wait) Suffices(groups int) bool { return groups >= t.enough }
 
 // Proposed notes that an entry with this number of groups is being proposed.

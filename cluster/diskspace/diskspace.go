@@ -1,4 +1,5 @@
-// Package diskspace decides what a node refuses when its disk is almost full.
+// Package diskspace decides which commands and entries a node refuses when its
+// disk is almost full.
 package diskspace
 
 import (
@@ -56,8 +57,8 @@ const (
 	// MB/s writes 100 MB meanwhile.
 	measureEvery = 250 * time.Millisecond
 	// measureRest is the interval while this node's disk has more free space
-	// than Enough plus ample (16 GiB). No disk is fast enough to write 16 GiB
-	// in a second.
+	// than Enough plus ample (16 GiB). An ordinary disk cannot write 16 GiB in
+	// a second.
 	measureRest = time.Second
 	ample       = 16 << 30
 	// handOverEvery is the minimum time between two attempts of a leader to
@@ -65,7 +66,8 @@ const (
 	handOverEvery = 10 * time.Second
 )
 
-// Config is what a Monitor needs from its node.
+// Config contains the settings and functions that a Monitor needs from its
+// node.
 type Config struct {
 	NodeID  string
 	DataDir string
@@ -81,7 +83,7 @@ type Config struct {
 
 	// Leads reports whether this node leads. LeaderRefuses returns the
 	// WritesRefused that the leader last reported. Members returns the members
-	// of the cluster. Peer returns what a member last reported.
+	// of the cluster. Peer returns the last report of a member.
 	Leads         func() bool
 	LeaderRefuses func() string
 	Members       func() []member.Member
@@ -91,7 +93,7 @@ type Config struct {
 	Transfer func(ctx context.Context, next string) error
 }
 
-// Peer is what another member last reported.
+// Peer is the last report of another member.
 type Peer struct {
 	Disk    Status
 	Alive   bool   // the member answered the latest request
@@ -99,21 +101,22 @@ type Peer struct {
 }
 
 // Monitor measures the free space of the data directory's file system, and
-// decides what the node refuses when little of it is left:
+// decides which commands and entries the node refuses when little of it is
+// left:
 //
 //   - Below the reserve, a leader gives its leadership to a voter with room, if
 //     a majority of the voters has room. Otherwise, and until the hand-over has
 //     succeeded, it refuses commands that add data (fsm.Command.Grows) before
 //     they get into the log. All other commands work.
-//   - A leader also refuses commands that add data if so many voters are below
-//     their reserve that the other voters are not a majority. If a majority of
-//     the voters can store no entries, no command that changes data can be
-//     committed, not even a deletion. A few voters that are short of room do
-//     not stop the cluster.
+//   - A leader also refuses commands that add data if a voter is below its
+//     reserve, and the voters that answer and have room are not a majority. If
+//     a majority of the voters can store no entries, no command that changes
+//     data can be committed, not even a deletion. A few voters that are short
+//     of room do not stop the cluster.
 //   - A follower with less room than the next log segment needs accepts no more
-//     entries and no snapshots of a leader (see Scarce). Its log stays intact,
-//     and the node continues to vote and to serve reads. It catches up when
-//     there is room.
+//     entries and no snapshots from a leader (see Scarce). Its log stays
+//     intact, and the node continues to vote and to serve reads. It catches up
+//     when there is room.
 //
 // These restrictions end by themselves when there is room again. The methods of
 // a Monitor are safe for concurrent use.
@@ -218,7 +221,7 @@ func (d *Monitor) Status() Status {
 }
 
 // Full returns the error for commands that add data, or "". On a node that does
-// not lead, it is what the leader last reported.
+// not lead, it is the error that the leader last reported.
 func (d *Monitor) Full() string {
 	if p := d.refusal.Load(); p != nil {
 		return *p
@@ -286,7 +289,7 @@ func (d *Monitor) lead(ctx context.Context, own Status, members []member.Member)
 	}
 }
 
-// refuse sets what Full returns.
+// refuse sets the result of Full.
 func (d *Monitor) refuse(text string) {
 	if text == d.Full() {
 		return
@@ -298,11 +301,11 @@ func (d *Monitor) refuse(text string) {
 	d.refusal.Store(&text)
 }
 
-// decide returns why this node, as leader, must refuse commands that add data,
-// or "". next is a voter with room that should lead in place of this node, or
-// "" if there is none. decide chooses the voter to which the fewest hand-overs
-// have failed. Among several such voters, it chooses the voter that has applied
-// the most entries.
+// decide returns the error with which this node, as leader, must refuse
+// commands that add data, or "" if it must not refuse them. next is a voter
+// with room that should lead in place of this node, or "" if there is none.
+// decide chooses the voter to which the fewest hand-overs have failed. Among
+// several such voters, it chooses the voter that has applied the most entries.
 func (d *Monitor) decide(own Status, members []member.Member) (refusal, next string) {
 	var low []string
 	voters, roomy, storing := 0, 0, 0

@@ -19,9 +19,9 @@ import (
 type Listener interface {
 	// Applied is called for every entry with events of the kinds that
 	// machine.Machine.Want has selected. Origin is 0 in events that no
-	// connection of this node caused.
-	// Events that only concern the connection that caused them (EventTracked)
-	// are passed on only for connections of this node.
+	// connection of this node caused. Events of the kind EventTracked concern
+	// only the connection that caused them, and are passed on only if it is a
+	// connection of this node.
 	Applied(index uint64, events []fsm.Event)
 	// Missed reports that some of the events up to index will not be delivered.
 	// why names the cause: a snapshot replaced the log, the listener was too
@@ -228,7 +228,7 @@ func (q *Queue) close() {
 	}
 }
 
-// take removes and returns all events that wait.
+// take removes and returns all elements of the queue.
 func (q *Queue) take() []entryEvents {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -41,10 +41,11 @@ const (
 	// ScriptConfig.Limit. If ScriptConfig.Wait is longer, a dry run waits for
 	// at most ScriptConfig.Wait.
 	laneTimes = 60
-	// laneUsers is the divisor of a lane's limit: a user may have
-	// most/laneUsers waiting dry runs, and no more.
+	// laneUsers is the divisor of a lane's limit: a user may have up to
+	// most/laneUsers waiting dry runs, and always at least one.
 	laneUsers = 4
-	// maxLaneBytes limits the bytes of the groups whose dry runs wait in a lane.
+	// maxLaneBytes limits the bytes of the groups whose dry runs wait in a
+	// lane. A larger group may wait alone.
 	maxLaneBytes = 64 << 20
 )
 

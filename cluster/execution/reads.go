@@ -42,7 +42,8 @@ type Reads struct {
 	clone *fsm.Machine
 }
 
-// ReadConfig is what Reads needs from its node.
+// ReadConfig contains the settings and functions that Reads needs from its
+// node.
 type ReadConfig struct {
 	Machine *machine.Machine
 	Mono    func() time.Duration // monotonic time
@@ -74,9 +75,9 @@ const (
 func ReadRefusals() []string { return []string{refusedSlot, refusedTime, refusedMemory} }
 
 const (
-	// inlineSteps limits a read on a goroutine that also serves other reads,
-	// and that may be the goroutine that applies the log. It corresponds to
-	// about 0.1 ms.
+	// inlineSteps limits a read on a goroutine that also serves other reads.
+	// This goroutine may be the one that applies the log. The limit corresponds
+	// to about 0.1 ms.
 	inlineSteps = 8 << 10
 	// quickSteps limits a read under the read lock, in addition to
 	// ReadConfig.Quick. Work that is done in one piece, such as encoding a

@@ -32,7 +32,8 @@ type tickingClock struct {
 
 func (c *tickingClock) Mono() time.Duration { return time.Duration(c.now.Add(int64(c.step))) }
 
-// slowWorld is a machine with values that take long to read.
+// slowWorld is a machine with values that take long to read, and the Reads of
+// its node.
 type slowWorld struct {
 	t *testing.T
 	h *Reads
@@ -40,7 +41,8 @@ type slowWorld struct {
 	entries uint64
 }
 
-// durable is a log that is on disk and has no snapshots.
+// durable is a log whose entries are always on disk, and which refuses no
+// snapshot.
 type durable struct{}
 
 func (durable) Await(uint64) bool                 { return true }
@@ -126,9 +128,8 @@ var slowReads = []struct {
 	{"MGET", repeated(1, append([]string{"mget"}, strings.Fields(strings.Repeat("bits ", 100))...)...), "*100\r\n"},
 }
 
-// TestSlowRead checks that a group that takes long releases the lock of the
-// machine when its time or its steps are used up, and that it then runs on a
-// clone without the lock.
+// TestSlowRead checks that a slow group releases the lock of the machine when
+// its time or its steps are used up. It then runs on a clone without the lock.
 func TestSlowRead(t *testing.T) {
 	for _, step := range []time.Duration{0, 300 * time.Microsecond} {
 		clock := &tickingClock{}
@@ -159,9 +160,9 @@ func TestSlowRead(t *testing.T) {
 	}
 }
 
-// TestSlowRead_Slots checks that 60 connections with slow reads run one after
-// the other, that none holds the lock while it waits, and that they share
-// clones.
+// TestSlowRead_Slots checks that the slow reads of 60 connections wait for the
+// only slot without a clone and without the lock, and that they then read the
+// latest state. It also checks when slow reads share a clone.
 func TestSlowRead_Slots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowWorld(t, testutil.SinceNow(), func(*ReadConfig) {})
@@ -185,7 +186,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		if w.h.clone != nil {
 			t.Error("a clone exists although all reads wait for a slot, want none")
 		}
-		w.write([]string{"set", "text", "b"}) // no goroutine holds the lock
+		w.write([]string{"set", "text", "b"}) // would block if a read held the lock
 		first.Leave()
 		clone := w.h.cloned(w.entries)
 		for range 60 {

@@ -68,7 +68,8 @@ const (
 		"too many slow scripts and transactions wait for their turn, try again later"
 )
 
-// ScriptConfig is what Scripts needs from its node.
+// ScriptConfig contains the settings and functions that Scripts needs from its
+// node.
 type ScriptConfig struct {
 	Interpreter fsm.ScriptRunner // nil if this program has no interpreter
 	Guard       *acl.Guard
@@ -84,7 +85,7 @@ type ScriptConfig struct {
 	Wait  time.Duration
 	Queue int
 	// MostWork limits the number of steps that the writes of a group's scripts
-	// take.
+	// may take.
 	MostWork int
 	Logger   hclog.Logger
 	Metrics  ScriptMetrics
@@ -216,10 +217,10 @@ func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit ti
 	switch call.ScriptBudget {
 	case fsm.Briefly:
 		// Other clients' writes wait for the whole attempt, so all scripts of
-		// the group share one brief limit. Otherwise one client could delay the
-		// others for long: a pipeline that exceeds the limit is run in pieces,
-		// so a client that sends such pipelines without a pause causes one
-		// attempt after the other.
+		// the group share one brief limit. Otherwise, one client could delay
+		// the others for long: a pipeline that exceeds the limit is run in
+		// pieces, so a client that sends such pipelines without a pause causes
+		// one attempt after the other.
 		limit, all = h.brief, h.brief
 	case fsm.GivenUp:
 		limit = h.brief
@@ -237,12 +238,12 @@ func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit ti
 }
 
 // enter waits for a slot for a read-only script. Each such script may use the
-// full memory limit and occupy a processor, so there are few slots, and the
-// client that has had the least time goes first. At least half of the slots are
-// reserved for scripts that are not known to be slow. Such scripts usually wait
-// only briefly, but many may arrive at a time, so the limit of their wait is
-// longer. The wait is limited, because the clone that the script reads becomes
-// outdated, and because clients give up.
+// full memory limit and occupy a processor, so there are few slots. The user
+// and the connection that have had the least slot time go first. At least half
+// of the slots are reserved for scripts that are not known to be slow. Such
+// scripts usually wait only briefly, but many may arrive at a time, so the
+// limit of their wait is longer. The wait is limited, because the clone that
+// the script reads becomes outdated, and because clients give up.
 func (h *Scripts) enter(name string, who fairshare.Worker, done <-chan struct{}) (leave func(), refusal string) {
 	if !h.isSlow(name) {
 		p, refusal := h.takeSlot(h.reads, who, groupTimes*h.cfg.Limit, done)
@@ -287,8 +288,8 @@ func (h *Scripts) isSlow(sha string) bool {
 	return slow
 }
 
-// time returns how long a slow script took when it last ran. It returns 0 for a
-// script that is not known to be slow.
+// time returns the recorded time of a slow script: see Scripts.slow. It returns
+// 0 for a script that is not known to be slow.
 func (h *Scripts) time(sha string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

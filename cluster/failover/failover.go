@@ -22,15 +22,15 @@ import (
 // candidate order, so that the voters do not split the vote.
 const failoverStep = 100 * time.Millisecond
 
-// maxCandidateWaits is how many further steps a voter waits for the vote
-// request of another voter that is already a candidate.
+// maxCandidateWaits is the maximum number of further steps that a voter waits
+// for the vote request of another voter that is already a candidate.
 const maxCandidateWaits = 10
 
 // Campaigner starts an election when the leader's process has ended, or when the
 // leader is silent. Only one goroutine may use it.
 type Campaigner struct{ cfg Config }
 
-// Config is what a Campaigner needs from its node.
+// Config contains the data and functions that a Campaigner needs from its node.
 type Config struct {
 	ID   raft.ServerID
 	Addr raft.ServerAddress // peer address of this node
@@ -72,9 +72,10 @@ type Leader struct {
 // has campaigned before this node noticed. Then this node campaigns one step
 // later than its rank requires. If the last leader accepts the connection, it
 // is alive, and the election is left to raft's timers. In both cases, SeekLast
-// clears last. If the dial fails in another way, the caller dials again.
-// SeekLast returns an error if the last leader says that this node is not a
-// member.
+// clears last. SeekLast returns the error of the dial if the last leader says
+// that this node is not a member. If the dial fails in another way, or if raft
+// knows a leader again, SeekLast returns nil and keeps last. The caller may
+// then call it again.
 func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 	if last.ID == "" || last.ID == c.cfg.ID || !c.cfg.Enabled {
 		return nil
@@ -107,12 +108,12 @@ func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 	}
 }
 
-// Campaign starts an election when the leader's port refuses connections, which
-// means that its process is gone. Because the node does not wait until
-// heartbeats are missing, a killed leader is replaced in a fraction of
+// Campaign starts an election after the leader's port has refused a connection,
+// because the leader's process has then ended. Because the node does not wait
+// until heartbeats are missing, a killed leader is replaced in a fraction of
 // HeartbeatTimeout. A host or network that fails silently refuses nothing: see
-// CampaignSilent. after is how many steps this node waits in addition to those of
-// its rank. A node calls Campaign once for each leader that it loses.
+// CampaignSilent. after is how many steps this node waits in addition to those
+// of its rank. A node calls Campaign once for each leader that it loses.
 //
 // A wrong suspicion is safe, because an election still needs a majority and an
 // up-to-date log. To start the election, the node sends itself TimeoutNow, the
@@ -124,8 +125,9 @@ func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
 }
 
 // campaign waits rank + after steps, where rank is this node's position in the
-// candidate order. Then it starts an election if gone reports that the leader
-// still seems to be gone.
+// candidate order. Then it starts an election. It starts none if gone returns
+// false, that is, if the leader is back, or if another candidate has won or may
+// still win.
 func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone func() bool) {
 	id, addr := lost.ID, lost.Addr
 	rank, ok := c.candidateOrder(id)
@@ -136,8 +138,8 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 		return
 	}
 	// A candidate with a slow disk sends its vote requests late. If two nodes
-	// are candidates in one term, they split the vote, and then both wait for
-	// raft's timers.
+	// are candidates in one term, they may split the vote, and then both wait
+	// for raft's timers.
 	for range maxCandidateWaits {
 		if _, leader := c.cfg.Raft().LeaderWithID(); leader != id || !c.othersCampaign(ctx, id) {
 			break
@@ -177,8 +179,8 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 	}
 }
 
-// awaitCampaign waits for d. It returns false if the node stops, or if another
-// leader than the lost one becomes known.
+// awaitCampaign waits for d. It returns false if the node stops, or if a leader
+// other than the lost one becomes known.
 func (c *Campaigner) awaitCampaign(ctx context.Context, lost raft.ServerID, d time.Duration) bool {
 	due := time.After(d)
 	for {
@@ -197,18 +199,18 @@ func (c *Campaigner) awaitCampaign(ctx context.Context, lost raft.ServerID, d ti
 	}
 }
 
-// candidateAsk bounds how long othersCampaign waits for answers. The wait
-// delays a campaign only until as many voters have answered as an election
-// needs votes.
+// candidateAsk bounds how long othersCampaign waits for answers. The wait ends
+// earlier when enough voters have answered.
 const candidateAsk = 250 * time.Millisecond
 
-// othersCampaign asks the other voters whether one of them is a candidate in a
-// newer term. A candidate of this term or an older one is in its pre-vote
-// phase. This node refuses pre-votes while it knows a leader, so waiting for such
-// a candidate would be useless.
+// othersCampaign asks the other voters, except the lost leader, whether one of
+// them is a candidate in a newer term. A candidate of this term or an older one
+// is in its pre-vote phase. This node refuses pre-votes while it knows a
+// leader, so waiting for such a candidate would be useless.
 //
-// othersCampaign stops waiting when as many voters have answered as an election
-// needs votes, so a silent voter does not delay the election.
+// othersCampaign stops waiting when as many voters have answered as this node
+// needs votes in addition to its own. So a voter that does not answer delays no
+// election that this node can win.
 func (c *Campaigner) othersCampaign(ctx context.Context, lost raft.ServerID) bool {
 	ctx, cancel := context.WithTimeout(ctx, candidateAsk)
 	term := c.cfg.Raft().CurrentTerm()
@@ -248,7 +250,7 @@ func (c *Campaigner) othersCampaign(ctx context.Context, lost raft.ServerID) boo
 	return false
 }
 
-// standing is what a node knows about the election that replaces a leader.
+// standing is a node's view of the election that replaces a leader.
 type standing struct {
 	leader     raft.ServerID // "" if raft names none
 	term, vote uint64        // current term, and term of this node's last vote
@@ -267,13 +269,13 @@ func (c *Campaigner) standing() standing {
 // maxSettles bounds how often settle reads the standing.
 const maxSettles = 10
 
-// settle returns a standing that belongs to one term. raft handles a vote request
-// in several steps: it forgets the leader, then stores the term, then stores the
-// vote. Each write may take long on a slow disk. A standing that was read between
-// the steps may name no leader and contain the earlier term with its vote, as if
-// this node had voted for the candidate. So settle reads the standing until two
-// readings agree. await waits until raft has handled all requests that it received
-// before.
+// settle returns a standing that belongs to one term. raft handles a vote
+// request in several steps: it forgets the leader, then stores the term, then
+// stores the vote. Each write may take long on a slow disk. A standing that was
+// read between the steps may name no leader and contain the earlier term with
+// its vote, as if this node had voted for the candidate. So settle reads the
+// standing until two consecutive readings agree, but at most maxSettles times.
+// await waits until raft has handled all requests that it received before.
 func settle(await func() error, read func() standing) (now standing, err error) {
 	for i := range maxSettles {
 		if err := await(); err != nil {
@@ -287,9 +289,9 @@ func settle(await func() error, read func() standing) (now standing, err error) 
 	return now, nil
 }
 
-// candidateOrder returns this node's position, from 0, among the voters without
-// the lost leader, in the order of ids. voter is false if this node is not a
-// voter.
+// candidateOrder returns this node's position, from 0, among the voters except
+// the lost leader, in the order of their ids. voter is false if this node is
+// not a voter.
 func (c *Campaigner) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
 	for _, m := range c.cfg.Members() {
 		if !m.Voter || m.ID == string(lost) {

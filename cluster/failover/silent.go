@@ -15,9 +15,9 @@ import (
 const silenceAsk = 100 * time.Millisecond
 
 // CampaignSilent starts an election if a majority of the voters, including this
-// node, agrees that the leader is silent: see transport.Silence. Otherwise it does
-// nothing, and the caller calls it again while the leader is silent. If there is no
-// such majority, raft's timers decide.
+// node, agrees that the leader is silent: see transport.Silence. Otherwise it
+// does nothing, and the caller calls it again while the leader is silent. If a
+// majority never agrees, raft's timers start the election.
 //
 // The agreement keeps a single node from deposing the leader when the network
 // or the processor of that node is the cause of the silence. The agreement is

@@ -41,7 +41,9 @@ func Arm(spec string) error {
 	return nil
 }
 
-// Hit marks a failpoint. It costs one atomic load while none is armed.
+// Hit marks a failpoint. If the failpoint is armed, the process ends there when
+// it has reached the failpoint as often as Arm has specified. While no
+// failpoint is armed, Hit costs one atomic load.
 func Hit(name string) {
 	if t := armed.Load(); t != nil {
 		t.pass(name, nothing)

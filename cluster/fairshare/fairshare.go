@@ -153,8 +153,9 @@ func (p *Slots) passOn() {
 	close(w.granted)
 }
 
-// before reports whether a goes before b, because a has had less time. The
-// caller holds p.mu.
+// before reports whether a goes before b. The user that has had less slot time
+// goes first. If the users are the same, or have had the same time, the
+// connection that has had less slot time goes first. The caller holds p.mu.
 func (p *Slots) before(a, b Worker, now time.Duration) bool {
 	if x, y := p.users[a.User].value(now), p.users[b.User].value(now); a.User != b.User && x != y {
 		return x < y
@@ -197,9 +198,9 @@ func note[K comparable](usages map[K]*usage, key K, took, now time.Duration) {
 	usages[key] = &usage{float64(took), now}
 }
 
-// Pause gives the slot to waiting work if its slice is over, and waits to get it
-// back. now is the current time. If Pause fails, the slot is lost, and the
-// caller must not call Leave.
+// Pause gives the slot to waiting work, if there is any and if the slice is
+// over, and then waits to get the slot back. now is the current time. If Pause
+// fails, the slot is lost, and the caller must not call Leave.
 func (l *Slot) Pause(now time.Duration, done <-chan struct{}) error {
 	p := l.p
 	if now-l.begun < p.slice || p.queued.Load() == 0 {

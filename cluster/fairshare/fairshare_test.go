@@ -64,8 +64,8 @@ func TestSlots_Short(t *testing.T) {
 	})
 }
 
-// TestSlots_Users checks that users share evenly, however many connections one
-// of them has.
+// TestSlots_Users checks that users share the slots about evenly, however many
+// connections one of them has.
 func TestSlots_Users(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(2, 10*time.Millisecond, testutil.SinceNow())
@@ -87,7 +87,7 @@ func TestSlots_Users(t *testing.T) {
 		close(done)
 		wg.Wait()
 		if slices.Min(had)*3 < slices.Max(had)*2 {
-			t.Errorf("the users were served %d times, want numbers that differ by less than a third", had)
+			t.Errorf("the users were served %d times, want numbers that differ by at most a third", had)
 		}
 	})
 }

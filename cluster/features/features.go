@@ -22,7 +22,7 @@ import (
 
 // The feature version of the cluster is part of the replicated state: see
 // package fsm. The leader raises it when every member, voter or not, has
-// reported that its program knows the next feature version.
+// reported that its program knows a higher feature version.
 //
 // A member must never apply a raise to a version that its program does not
 // know. The leader holds Features.checking while it reads the latest
@@ -67,7 +67,7 @@ type Features struct {
 	blocked  []Blocker  // why the leader cannot raise the feature version
 }
 
-// Config is what Features needs from its node.
+// Config contains the data and functions that Features needs from its node.
 type Config struct {
 	Known   int    // highest feature version that this node's program knows
 	Version string // version of this node's program
@@ -80,7 +80,8 @@ type Config struct {
 // New returns the Features of a node.
 func New(cfg Config) *Features { return &Features{cfg: cfg} }
 
-// Leadership is what a raise needs from this node's open leadership.
+// Leadership contains the parts of this node's open leadership that a raise
+// needs.
 type Leadership struct {
 	Term    uint64
 	Members func() []member.Member // members of the latest configuration
@@ -242,8 +243,8 @@ func knownVersion(features int) string {
 	return fmt.Sprint(features)
 }
 
-// setBlocked stores why the feature version is not raised, and logs the reasons
-// when they have changed.
+// setBlocked stores the members that keep the feature version from being
+// raised, and logs them if they have changed.
 func (f *Features) setBlocked(blocked []Blocker) {
 	f.mu.Lock()
 	changed := !slices.Equal(blocked, f.blocked)
@@ -264,8 +265,8 @@ func Describe(blocked []Blocker) string {
 	return strings.Join(all, ", ")
 }
 
-// Blockers returns what kept the feature version from being raised when
-// this node last tried.
+// Blockers returns the members that kept the feature version from being raised
+// when this node last tried.
 func (f *Features) Blockers() []Blocker {
 	f.mu.Lock()
 	defer f.mu.Unlock()

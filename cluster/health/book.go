@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// PeerHealth is what a member of the cluster last answered to this node: that
-// the member is up, and at which addresses clients reach it. The log contains
-// only the peer addresses. ClientAddr, SentinelAddr, HTTPAddr and RunID are empty
+// PeerHealth is the last answer of a member to this node. It says that the
+// member is up, and at which addresses clients reach it. The log contains only
+// the peer addresses. ClientAddr, SentinelAddr, HTTPAddr and RunID are empty
 // until the member has answered once.
 type PeerHealth struct {
 	ID           string
@@ -29,7 +29,7 @@ type PeerHealth struct {
 // AskEvery plus the time limit of a request.
 const AskEvery = time.Second
 
-// Book records what each member last reported about itself. Its methods are
+// Book records the last report of each member about itself. Its methods are
 // safe for concurrent use.
 type Book struct {
 	wall    func() time.Time
@@ -50,7 +50,7 @@ type Book struct {
 const roundTrips = 8
 
 // NewBook returns an empty Book. wall returns the time of the wall clock. The
-// Book calls changed when something has changed that clients see.
+// Book calls changed when data that clients see has changed.
 func NewBook(wall func() time.Time, changed func()) *Book {
 	return &Book{
 		wall: wall, changed: changed, asap: make(chan struct{}, 1), last: make(map[string]PeerHealth),
@@ -149,7 +149,7 @@ func (b *Book) Silent(id string) {
 	b.changed()
 }
 
-// Of returns what a member last reported.
+// Of returns the last report of a member.
 func (b *Book) Of(id string) PeerHealth {
 	b.mu.Lock()
 	defer b.mu.Unlock()

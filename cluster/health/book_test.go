@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestBook_Link checks what Link returns before the first answer of a member, after
-// answers, and when the member no longer answers.
+// TestBook_Link checks the results of Link before the first answer of a member,
+// after answers, and when the member no longer answers.
 func TestBook_Link(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := NewBook(func() time.Time { return now }, func() {})

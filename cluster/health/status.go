@@ -1,5 +1,5 @@
 // Package health describes the state that nodes report about themselves, and
-// keeps what the other members of the cluster last reported.
+// keeps the last reports of the other members of the cluster.
 package health
 
 import (
@@ -58,8 +58,8 @@ type Transition struct {
 	Stopping bool `json:"stopping,omitempty"`
 }
 
-// Link is what a node knows about its link to another member. The node asks the
-// member for its state once a second.
+// Link describes the link of a node to another member. The node asks the member
+// for its state once a second.
 type Link struct {
 	To    string `json:"to"`
 	Alive bool   `json:"alive"` // the member answered the latest request
@@ -100,8 +100,8 @@ type MemoryStatus struct {
 	// Nodes that have applied the same entries report the same value.
 	DatasetBytes int64 `json:"dataset_bytes"`
 	// MaxMemory is the size above which this node, as leader, refuses commands
-	// that add data: the setting of the cluster, or else --maxmemory. It
-	// is 0 for no limit.
+	// that add data: the setting of the cluster, or else --maxmemory. It is 0
+	// for no limit.
 	MaxMemory int64 `json:"maxmemory_bytes,omitempty"`
 	// ProcessMemory is how many bytes of memory the node's process may use, 0 if
 	// that is not known.
@@ -131,7 +131,7 @@ type Endpoints struct {
 	HTTPAddr   string `json:"http_addr,omitempty"`
 }
 
-// FeatureStatus is what a node knows about feature versions.
+// FeatureStatus is the report of a node about feature versions.
 type FeatureStatus struct {
 	// Features is the highest feature version that the node's program knows, or
 	// 0 if the program does not report it. FeatureVersion is the feature

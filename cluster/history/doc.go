@@ -7,8 +7,8 @@
 // The history is not a part of the state. A separate goroutine writes it after
 // the entry has been applied, and a failure to write it never delays an entry.
 // If events could not be written, the store records a gap, and answers to
-// queries report the gap. Without gaps, the stores of all nodes contain the
-// same events.
+// queries report the gap. Except for gaps and removed files, the stores of all
+// nodes contain the same events.
 //
 // # Files
 //
@@ -20,9 +20,10 @@
 //	payload
 //
 // A payload begins with the log index of an entry, and with the clocks as the
-// entry has set them. All events of the entry follow. So an entry is on disk as
-// a whole or not at all. A frame without events is a checkpoint: the store
-// contains all events up to its index.
+// entry has set them. The events of the entry follow, except for those of keys
+// that are longer than MaxKey. So the events of an entry are on disk together
+// or not at all. A frame without events is a checkpoint: the store contains all
+// events up to its index.
 //
 // # Restarts
 //
@@ -32,5 +33,6 @@
 // the snapshot is complete (Store.Sync), and after a crash the log has the
 // entries that the files lack. If a snapshot covers more entries than the
 // files, the node got the snapshot from the leader, or its history was turned
-// off for a time. The store records the missing entries as a gap.
+// off for a time, or could not be written. The store records the missing
+// entries as a gap.
 package history

@@ -11,8 +11,8 @@ import (
 
 const (
 	frameHeader = 8
-	// kindGap is the kind of an event that stands for events that the store
-	// does not have. The other kinds are those of fsm.LockEvent.
+	// kindGap is the kind of an event that stands for missing events. The other
+	// kinds are those of fsm.LockEvent.
 	kindGap = fsm.LockEventKind(100)
 	// maxText is the maximum number of bytes that the store writes of each text
 	// of a grant, such as the owner.

@@ -20,7 +20,8 @@ const (
 	// maxGaps is the maximum number of gaps in an answer. If there are more,
 	// the answer has the newest ones.
 	maxGaps = 100
-	// searchTime bounds how long a query may take.
+	// searchTime bounds how long a query may search, and how long it waits
+	// until earlier events are written.
 	searchTime = 5 * time.Second
 	// wallSlack is how far, in microseconds, the wall clock of a later entry may
 	// be behind that of an earlier entry. A query allows for it, because the
@@ -62,7 +63,7 @@ type Answer struct {
 	// Grants are the grants of the lock, the newest first. If several owners share
 	// the lock, each of them has a grant.
 	Grants []Grant
-	// Gaps are the gaps between From and To of the query, the newest first.
+	// Gaps are the gaps that overlap the times of the query, the newest first.
 	Gaps []Gap
 	// Since is the time on the wall clock, in microseconds, before which the
 	// history was removed. It is 0 if nothing was removed.
@@ -104,8 +105,8 @@ type Gap struct {
 
 // Query answers a query from the events of all entries up to the last one that
 // was passed to Applied. now is the clock after that entry or after a later
-// one. Query returns ErrBusy if too many other queries run, or if there is too
-// much to search.
+// one. Query returns ErrBusy if it has not finished after searchTime, because
+// too many other queries run or because there is too much to search.
 func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, searchTime, ErrBusy)
 	defer cancel()
@@ -169,7 +170,8 @@ func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, erro
 	return answer, nil
 }
 
-// gapsIn returns the gaps that overlap the times of a query.
+// gapsIn returns the gaps that overlap the times of a query, the newest first,
+// but at most maxGaps.
 func gapsIn(marks []mark, q Query) (gaps []Gap) {
 	for _, m := range slices.Backward(marks) {
 		if m.Kind == kindGap && m.gap.wall <= q.To && m.clock.Wall >= q.From && len(gaps) < maxGaps {
@@ -291,18 +293,18 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	}
 	w.newer, w.replaced = true, w.replaced || !g.Shared
 	w.add(g, e)
-	// The walk may stop here if all earlier grants ended before From. A grant that
-	// is not shared begins only when no other grant of the key is left. And w.ends
-	// is empty if no earlier grant ended after this one began.
+	// The walk may stop here if all earlier grants ended before From. A grant
+	// that is not shared begins only when no other grant of the key is left.
+	// And if w.ends is empty, no earlier grant ended after this one began.
 	early := g.Acquired+wallSlack < w.query.From && !g.Shared && len(w.ends) == 0
 	return (len(w.found) >= w.query.Count || early) && len(w.back) == 0
 }
 
-// begins completes a grant that a restore has brought back and that has ended
-// after the restore. g and e describe the beginning of the grant. The grant is
-// listed once, because it has one token. It is not known for how long the owner
-// had the lock: the grant may also have ended once before the restore, and the
-// restore may have moved the lease clock.
+// begins completes a grant that ended after a restore had brought it back. g
+// and e describe the beginning of the grant. The grant is listed once, because
+// it has one token. It is not known for how long the owner had the lock: the
+// grant may also have ended once before the restore, and the restore may have
+// moved the lease clock.
 func (w *walk) begins(i int, g *Grant, e *event) {
 	old := &w.found[i]
 	g.Ended, g.How, g.EndedBy, g.Renewals = old.Ended, old.How, old.EndedBy, old.Renewals

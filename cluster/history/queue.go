@@ -97,7 +97,7 @@ type lostRange struct {
 }
 
 // Applied adds the events of an entry that was applied. clock is the clock
-// after the entry. Applied does not wait.
+// after the entry. Applied does not wait for the disk.
 func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
 	if res.Index <= s.covered {
 		return
@@ -193,7 +193,7 @@ func (s *Store) await(it item, limit time.Duration) error {
 	}
 }
 
-// take exchanges the queue for an empty one.
+// take returns the queue and replaces it with an empty one.
 func (s *Store) take(empty queue) queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()

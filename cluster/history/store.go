@@ -30,7 +30,8 @@ const (
 	syncWait = 10 * time.Second
 )
 
-// Config is what a Store needs from its node. All fields are required.
+// Config contains the settings that a Store needs from its node. All fields are
+// required.
 type Config struct {
 	Dir   string // is created if it is missing
 	Bytes int64  // maximum total size of the files, at least MinBytes
@@ -222,24 +223,24 @@ func (s *Store) note(f *frame) {
 func (s *Store) Bytes() int64 { return s.size.Load() }
 
 // Sync writes all events up to a log index that was applied, then a checkpoint,
-// and syncs the file. A snapshot must not be complete before Sync has returned.
-// If a write fails, or takes longer than syncWait, the store logs an error and
-// Sync returns nevertheless. If the node then stops before the events are
-// written, the next start records a gap.
+// and syncs the newest file. A snapshot must not be complete before Sync has
+// returned. If a write fails, or takes longer than syncWait, the store logs an
+// error and Sync returns nevertheless. If the node then stops before the events
+// are written, the next start records a gap.
 func (s *Store) Sync(index uint64, clock fsm.Clock) {
 	if err := s.await(item{index: index, clock: clock, sync: true}, syncWait); err != nil {
 		s.cfg.Logger.Error("snapshot is completed without the history of locks", "error", err)
 	}
 }
 
-// Close writes and syncs what is in the queue, and closes the files. A second Close
-// does nothing.
+// Close writes the queue, syncs the newest file, and closes all files. A second
+// Close does nothing.
 func (s *Store) Close() {
 	s.once.Do(func() { close(s.stop) })
 	<-s.done
 }
 
-// run writes what is in the queue until Close.
+// run writes the items of the queue until Close.
 func (s *Store) run() {
 	defer close(s.done)
 	var spare queue

@@ -48,7 +48,8 @@ func (l *log) open() {
 	}
 }
 
-// clockAt returns the clock of an entry: one second for each entry.
+// clockAt returns the clock after an entry. Each entry advances the clock by
+// one second.
 func clockAt(index uint64) fsm.Clock {
 	return fsm.Clock{Lease: int64(index) * 1e9, Wall: 1_700_000_000_000_000 + int64(index)*1e6}
 }
@@ -99,8 +100,9 @@ func (l *log) query(q Query) Answer {
 	return a
 }
 
-// grants describes the grants of a key: token, owner, and the indices of the
-// entries at which they began and ended.
+// grants describes the grants of a key: token, owner, the indices of the
+// entries at which each grant began and ended, how it ended, and for how many
+// seconds it was held.
 func (l *log) grants(q Query) string {
 	l.t.Helper()
 	var all []string
@@ -153,7 +155,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStore_Fields: an answer contains all that the events say about a grant.
+// TestStore_Fields: an answer contains all fields of the events of a grant,
+// with long texts cut. A key that is too long has no history.
 func TestStore_Fields(t *testing.T) {
 	l := newLog(t, MinBytes)
 	b := fsm.LockEvent{
@@ -198,8 +201,8 @@ func TestStore_Shared(t *testing.T) {
 	l.want(Query{Key: "k", To: at(100)}, "2 b 2-203 released 201; 1 a 1-0 unknown 0")
 }
 
-// TestStore_Databases: FLUSHDB ends all grants of a database, and SWAPDB exchanges
-// the grants of two databases.
+// TestStore_Databases: FLUSHDB ends all grants of a database, SWAPDB exchanges
+// the grants of two databases, and a restore ends all grants.
 func TestStore_Databases(t *testing.T) {
 	l := newLog(t, MinBytes)
 	in := func(db int, e fsm.LockEvent) fsm.LockEvent { e.DB = db; return e }
@@ -262,8 +265,8 @@ func TestStore_GapBeforeFlush(t *testing.T) {
 	l.want(Query{Key: "k"}, "1 a 1-0 unknown 0")
 }
 
-// TestStore_Bounded: the files never exceed Config.Bytes, and the oldest history is
-// removed first.
+// TestStore_Bounded: the files do not exceed Config.Bytes, and the oldest
+// history is removed first.
 func TestStore_Bounded(t *testing.T) {
 	l := newLog(t, MinBytes)
 	for i := range 20_000 {
@@ -660,8 +663,8 @@ func TestStore_Random(t *testing.T) {
 	}
 }
 
-// BenchmarkStore measures what the history of locks costs the goroutine that
-// applies entries, and the goroutine that writes the history.
+// BenchmarkStore measures the cost of the history of locks for the goroutine
+// that applies entries and for the goroutine that writes the history.
 func BenchmarkStore(b *testing.B) {
 	l := newLog(b, 64<<20)
 	var events []fsm.LockEvent

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Config is what a Machine needs. All fields but History are required.
+// Config contains the settings and functions that a Machine needs. All fields
+// except History are required.
 type Config struct {
 	Table    *fsm.Table
 	Features int           // highest feature version that this node claims to know

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Machine adapts fsm.Machine to raft.BatchingFSM and holds the lock of the
+// Machine adapts fsm.Machine to raft.BatchingFSM, and contains the lock of the
 // state machine. raft calls the methods of that interface. The other methods
 // are safe for concurrent use.
 //
@@ -40,11 +40,13 @@ type Machine struct {
 	// in place. Reads need the read lock.
 	mu sync.RWMutex
 	m  *fsm.Machine
-	// dead is set when an entry was not applied. No further entry may be applied
-	// after that, and no snapshot may be taken. Guarded by mu.
+	// dead is set when an entry was not applied, or when the state was
+	// discarded and could not be replaced. No further entry may be applied
+	// after that, and no snapshot may be taken. dead is guarded by mu.
 	dead bool
-	// clocked is the time on the clock Mono at which the last entry was applied.
-	// Guarded by mu.
+	// clocked is the time on the clock Mono at which the last entry was
+	// applied, or at which a snapshot has replaced the state. It is guarded by
+	// mu.
 	clocked time.Duration
 
 	// points contains the latest points of the hash chain; the point of an
@@ -100,7 +102,7 @@ func (a *Machine) useLocks(term uint64, res *fsm.Result) {
 	if len(res.Locks) > 0 || res.LocksRefused != (fsm.LockRefusals{}) {
 		a.cfg.Locks(term, res)
 	}
-	clear(res.Locks) // keep the memory of the slice, but not the texts of the events
+	clear(res.Locks) // the state machine reuses the slice, which must not keep the texts of the events
 	res.Locks = nil
 }
 

@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// durable is a log that is on disk and has no snapshots.
+// durable is a log whose entries are always on disk, and which refuses no
+// snapshot.
 type durable struct{}
 
 func (durable) Await(uint64) bool                 { return true }
@@ -178,7 +179,7 @@ func TestMachine_NewerSnapshotAtStart(t *testing.T) {
 	}
 }
 
-// A snapshot of the leader that cannot be read is reported. The error is
+// A snapshot from the leader that cannot be read is reported. The error is
 // fsm.ErrDowngrade if the program does not know the feature version of the
 // cluster, and only then.
 func TestMachine_UnreadableSnapshot(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// slowEntry is the time above which an entry counts as slow to apply. All
-// clients wait while a node applies the entry. Every node applies it, and may
-// apply it again after a restart.
+// slowEntry is the time above which an entry counts as slow to apply. While the
+// leader applies an entry, the writes of all clients wait. Every node applies
+// the entry, and may apply it again after a restart.
 const slowEntry = 10 * time.Millisecond
 
 // slowEntryEvery is the minimum time between two log lines about slow entries.

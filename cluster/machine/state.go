@@ -42,9 +42,9 @@ func (a *Machine) Spent() time.Duration { return time.Duration(a.spent.Load()) }
 func (a *Machine) Forget(spent time.Duration) { a.spent.Add(-int64(spent)) }
 
 // Lease returns the lease clock of the last entry that was applied, advanced by
-// the time since then. If this node has applied the TermStart of the leader, the
-// result differs from the leader's lease clock by the delay of the last entry,
-// and by the allowance for drift, which Lease does not subtract.
+// the time since then. If this node has applied the TermStart of the leader,
+// the result differs from the leader's lease clock by the delay of the last
+// entry and by the allowance for drift. Lease does not subtract this allowance.
 func (a *Machine) Lease() int64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -59,8 +59,8 @@ func (a *Machine) View(f func(m *fsm.Machine)) {
 	f(a.m)
 }
 
-// TryView is like View, but does nothing and returns false if an entry or a snapshot
-// has the lock or waits for it.
+// TryView is like View, but does nothing and returns false if a goroutine has
+// the write lock or waits for it, for example to apply an entry.
 func (a *Machine) TryView(f func(m *fsm.Machine)) bool {
 	if !a.mu.TryRLock() {
 		return false
@@ -80,7 +80,8 @@ func (a *Machine) Read(dst []byte, req fsm.ReadRequest) (reply []byte, expiryPen
 }
 
 // Clone returns a copy-on-write clone of the state. Making it takes constant
-// time, and reading it needs no lock. The next writes copy what they change.
+// time, and reading it needs no lock. The next writes copy the data that they
+// change.
 func (a *Machine) Clone() *fsm.Machine {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Absences records since when members have been away, as the leader observes it
-// on its monotonic clock. The methods of Absences are safe for concurrent use.
+// Absences records since when members have been away, measured on the leader's
+// monotonic clock. The methods of Absences are safe for concurrent use.
 type Absences struct {
 	mu    sync.Mutex
 	since map[string]time.Duration // by id; guarded by mu
@@ -17,9 +17,10 @@ type Absences struct {
 func NewAbsences() *Absences { return &Absences{since: make(map[string]time.Duration)} }
 
 // Note records which members are away. now is the current monotonic time. Note
-// returns the member that has been away for longest, and for how long. It
-// forgets all nodes that are not members. So if a node is removed and added
-// again, its earlier absence does not count.
+// returns the member with the longest recorded absence, and the length of that
+// absence. An absence that Note records now has no length yet. Note forgets all
+// nodes that are not members. So if a node is removed and added again, its
+// earlier absence does not count.
 func (a *Absences) Note(members []Member, now time.Duration, away func(Member) bool) (m Member, longest time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

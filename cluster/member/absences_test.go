@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A node that is removed and added again starts a new absence, even if Note is
-// not called in between.
+// A node that is removed and added again starts a new absence if, in between,
+// Note was called without the node, or Forget was called.
 func TestAbsences_AddedAgain(t *testing.T) {
 	away := func(m Member) bool { return m.ID == "n3" }
 	all := []Member{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}

@@ -1,4 +1,4 @@
-// Package member describes the members of a cluster, and records since when they
+// Package member describes the members of a cluster, and records how long they
 // have been away.
 package member
 

@@ -16,8 +16,8 @@ var lockBuckets = [...]time.Duration{
 	5 * time.Minute, 15 * time.Minute, time.Hour,
 }
 
-// lockEnds lists the ways in which a grant can end and is then counted. Grants
-// that FLUSHDB, FLUSHALL or a restore ends are not counted.
+// lockEnds lists the ends of grants that are counted. The end of a grant is not
+// counted if FLUSHDB, FLUSHALL or a restore has caused it.
 var lockEnds = [...]string{
 	fsm.LockReleased, fsm.LockExpired, fsm.LockDeleted, fsm.LockBroken, fsm.LockOverwritten, fsm.LockUndelivered,
 	fsm.LockRenamed,

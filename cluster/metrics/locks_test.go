@@ -11,8 +11,8 @@ import (
 )
 
 // TestLocks checks the counts and times of events. For a grant of LOCK ACQUIRE,
-// the event of its end says how long the lock was held. For other locks, Locks
-// must remember the beginning.
+// the event of its end contains the time of its beginning. For other grants,
+// Locks must remember this time.
 func TestLocks(t *testing.T) {
 	l := NewLocks()
 	at := func(d time.Duration) int64 { return int64(time.Hour + d) }
@@ -100,7 +100,7 @@ func TestLockStarts(t *testing.T) {
 	}
 }
 
-// BenchmarkLocks measures what an entry with 100 grants and their ends costs.
+// BenchmarkLocks measures the cost of an entry with 100 grants and their ends.
 func BenchmarkLocks(b *testing.B) {
 	b.ReportAllocs()
 	l, res := NewLocks(), &fsm.Result{}

@@ -172,8 +172,8 @@ type Source struct {
 	// Members returns the members of the cluster, with the health that this node
 	// last received from them.
 	Members func() []health.PeerHealth
-	// Snapshot returns the size in bytes and the time of the newest snapshot of the
-	// node. ok is false if there is none.
+	// Snapshot returns the size in bytes of the newest snapshot of the node,
+	// and the time at which it was begun. ok is false if there is none.
 	Snapshot func() (size int64, taken time.Time, ok bool)
 	// Wall returns the time of the node's wall clock.
 	Wall func() time.Time

@@ -23,7 +23,7 @@ type State struct {
 	Machine *fsm.Machine
 	NodeID  string
 	LogKind string
-	// ClusterID is the cluster that the directory belongs to.
+	// ClusterID is the id of the cluster to which the directory belongs.
 	ClusterID string
 	// SnapshotIndex is the log index of the newest snapshot, 0 if there is none.
 	SnapshotIndex uint64
@@ -170,7 +170,7 @@ func (o *State) apply(l *raft.Log) error {
 		if err != nil {
 			return err
 		}
-		// The leader had applied that index when it built the entry.
+		// The leader had applied the entry at HashIndex when it built this entry.
 		o.Known = max(o.Known, res.HashIndex)
 		return nil
 	case raft.LogConfiguration:

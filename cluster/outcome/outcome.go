@@ -1,10 +1,11 @@
-// Package outcome defines what is known about a group of commands that has no
-// replies: it was executed, it was not executed, or it may have been executed.
-// The outcome is part of the error's type, so that wrapping or joining errors
-// cannot change it.
+// Package outcome defines the errors of groups that have no replies. The
+// outcome of such an error says whether the group was executed, was not
+// executed, or may have been executed. The outcome is part of the error's type,
+// so that wrapping or joining errors cannot turn another outcome into "not
+// executed".
 package outcome
 
-// Outcome is what is known about a group that has no replies.
+// Outcome says whether a group that has no replies was executed.
 type Outcome uint8
 
 const (
@@ -36,15 +37,15 @@ type Error struct {
 
 const msgUnknown = "outcome unknown"
 
-// NewUnknown returns an error that says that a group may have been executed.
-// Only the text of why becomes part of the result. The outcome of why, if it
-// has one, is ignored.
+// NewUnknown returns the error of a group that may have been executed. Only the
+// text of why becomes part of the result. The outcome of why, if it has one, is
+// ignored.
 func NewUnknown(why error) error {
 	return &Error{outcome: Unknown, text: msgUnknown + ": " + why.Error()}
 }
 
-// NewNotExecuted returns an error that says that a group was certainly not
-// executed. retryable says that the same group may succeed later.
+// NewNotExecuted returns the error of a group that was certainly not executed.
+// retryable says that the same group may succeed later.
 func NewNotExecuted(retryable bool, text string) error {
 	return &Error{outcome: NotExecuted, retryable: retryable, text: text}
 }
@@ -64,8 +65,8 @@ func NewChangeUnknown(why error) error {
 	}
 }
 
-// NewExecuted returns an error that says that a command was executed and that a
-// later step failed. The argument but describes the later step.
+// NewExecuted returns the error of a command that was executed, although a
+// later step failed. The argument but describes the failure of that step.
 func NewExecuted(but string) error { return &Error{outcome: Executed, text: but} }
 
 func (e *Error) Error() string {

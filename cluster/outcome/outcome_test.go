@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
-// TestOutcomes checks how the functions of this package change the outcome of an
-// error. Only the code that makes an error can give it the outcome "not executed":
-// no function changes the outcome of an existing error to "not executed".
+// TestOutcomes checks the outcomes of errors, also after they were wrapped,
+// joined, or passed to NewUnknown. None of these steps gives an error the
+// outcome "not executed" if it had another outcome before.
 func TestOutcomes(t *testing.T) {
 	const unknown, not, executed = outcome.Unknown, outcome.NotExecuted, outcome.Executed
 	wrap := func(err error) error { return fmt.Errorf("step: %w", err) }

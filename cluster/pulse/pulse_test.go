@@ -53,8 +53,8 @@ func TestTicker(t *testing.T) {
 	})
 }
 
-// TestTicker_NoTouchIsLost touches the ticker at random moments: the next tick must
-// come soon.
+// TestTicker_NoTouchIsLost calls Touch while Next may be running: a tick or a
+// token must follow soon.
 func TestTicker_NoTouchIsLost(t *testing.T) {
 	tk := New(time.Millisecond, time.Hour)
 	tk.quiet = restAfter

@@ -18,10 +18,10 @@ import (
 // round trip to a follower, not the sum of both.
 //
 // raft counts the leader toward the majority at once, before the entry is on
-// the leader's disk. That alone would be unsafe. In a cluster of three nodes, an
-// entry that is on one follower and in the leader's memory is lost if the leader
-// loses power and the third node leads next. So an entry counts as committed
-// only when it is on the leader's disk too:
+// the leader's disk. That alone would be unsafe. In a cluster of three nodes,
+// suppose that an entry is on one follower and in the leader's memory. It is
+// lost if the leader loses power and the third node leads next. So an entry
+// counts as committed only when it is on the leader's disk too:
 //
 //   - The state machine waits until the entry is on disk (await). So every
 //     reply, read and snapshot waits too.
@@ -37,11 +37,11 @@ import (
 //   - Only a leader writes asynchronously. A follower's answer to the leader
 //     says that the entries are on its disk.
 //   - A new term or a vote is stored only when all entries are on disk
-//     (orderedStable). Until then, the node answers no later leader and no
-//     candidate.
+//     (orderedStable). Until then, the node accepts no entries of a later
+//     leader and gives no vote.
 //
-// After a failed write, all later writes fail too. cluster/storage then ends
-// the process.
+// After a failed write, all later writes fail too. cluster/storage ends the
+// process.
 type asyncWriter struct {
 	raft.LogStore // on disk
 	leads         func() bool
@@ -122,8 +122,9 @@ func (b *asyncWriter) IsMonotonic() bool {
 // StoreLog implements raft.LogStore.
 func (b *asyncWriter) StoreLog(l *raft.Log) error { return b.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. It passes a leader's commands to the
-// writing goroutine. All other entries are on disk when it returns.
+// StoreLogs implements raft.LogStore. If this node leads and all entries are
+// commands, StoreLogs passes them to the writing goroutine. Otherwise, they are
+// on disk when it returns.
 func (b *asyncWriter) StoreLogs(logs []*raft.Log) error {
 	if !b.leads() || slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type != raft.LogCommand }) {
 		if err := b.drain(); err != nil {
@@ -177,7 +178,7 @@ func (b *asyncWriter) GetLog(index uint64, l *raft.Log) error {
 			b.mu.Unlock()
 			return nil
 		}
-		b.mu.Unlock() // the entry has been written to disk
+		b.mu.Unlock() // the entry is on disk by now, or does not exist
 	}
 	return b.LogStore.GetLog(index, l)
 }
@@ -227,8 +228,8 @@ func (b *asyncWriter) durable(index uint64) uint64 {
 	return index
 }
 
-// await waits until all entries up to index are on disk. It returns false if a
-// write has failed, because these entries then never get to the disk.
+// await waits until all entries up to index are on disk. It returns false if
+// these entries never get to the disk, because a write has failed.
 func (b *asyncWriter) await(index uint64) bool {
 	if b.durable(index) == index {
 		return true
@@ -267,7 +268,7 @@ func (b *asyncWriter) close() {
 
 // orderedStable is the stable store of a node that may have led. It delays each
 // write of a term or a vote until all earlier entries are on disk. Otherwise,
-// this node could answer a later candidate while entries that raft counts as
+// this node could vote for a later candidate while entries that raft counts as
 // stored are still in memory only: see asyncWriter.
 type orderedStable struct {
 	raft.StableStore

@@ -31,8 +31,8 @@ func (s *slowLog) StoreLogs(logs []*raft.Log) error {
 
 func (s *slowLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// newSlowWriter returns an asyncWriter on a slow log that contains the entries 1
-// to 10.
+// newSlowWriter returns an asyncWriter on a slow log that contains the entries
+// 1 to 10. It also returns the slow log, and a pointer to the result of leads.
 func newSlowWriter(t *testing.T) (*asyncWriter, *slowLog, *bool) {
 	t.Helper()
 	leads := true
@@ -155,8 +155,8 @@ func TestAsyncWriter_Await(t *testing.T) {
 	})
 }
 
-// Operations that must not depend on entries that are not on disk wait for
-// them.
+// Some operations must not happen while an entry is only in memory. Each of
+// them waits until all entries are on disk.
 func TestAsyncWriter_Waits(t *testing.T) {
 	for what, f := range map[string]func(b *asyncWriter, leads *bool) error{
 		"a change of the members": func(b *asyncWriter, _ *bool) error { return b.StoreLogs(entries(raft.LogConfiguration, 12, 12)) },

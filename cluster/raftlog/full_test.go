@@ -14,7 +14,7 @@ type nullSink struct{ readBack }
 
 func (nullSink) Write(b []byte) (int, error) { return len(b), nil }
 
-// A node without room refuses a leader's snapshot, and continues to write a
+// A node without room refuses a snapshot from the leader, but still writes a
 // snapshot of its own state.
 func TestSnapshot_Full(t *testing.T) {
 	full := errors.New("no room")
@@ -31,9 +31,8 @@ func TestSnapshot_Full(t *testing.T) {
 	}
 }
 
-// A follower without room accepts an append that replaces entries which it has
-// deleted. It does not accept the append after a snapshot that replaced the
-// whole log.
+// A follower without room accepts an append that replaces deleted entries. It
+// does not accept the append that follows a snapshot in place of the whole log.
 func TestAsyncWriter_FullAfterDeletion(t *testing.T) {
 	full := errors.New("no room")
 	for next, want := range map[uint64]error{1: nil, 21: full} {

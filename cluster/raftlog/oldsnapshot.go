@@ -16,9 +16,9 @@ import (
 // same.
 
 // errOldSnapshot makes raft reject a snapshot instead of installing it. Usually
-// the sender has given up long before. If the sender still waits, it continues
-// with the entries that follow this node's log. The check of the preceding
-// entry then succeeds because of endedLog.GetLog (snapend.go).
+// the sender has given up long before. This node needs no snapshot, because a
+// leader can send the entries that follow this node's log. raft's check of the
+// preceding entry then succeeds because of endedLog.GetLog (snapend.go).
 var errOldSnapshot = errors.New("the log is already ahead of the snapshot")
 
 // metaSnapshots is a snapshot store whose readers carry the metadata of the
@@ -41,7 +41,8 @@ func (s metaSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error
 }
 
 // MetaOf returns the metadata of the snapshot that r reads, or nil if r carries
-// none. It unwraps the readers that raft puts around r.
+// none. It unwraps the readers in which raft has wrapped the reader of the
+// snapshot.
 func MetaOf(r io.ReadCloser) *raft.SnapshotMeta {
 	for {
 		switch x := r.(type) {
@@ -55,9 +56,10 @@ func MetaOf(r io.ReadCloser) *raft.SnapshotMeta {
 	}
 }
 
-// Outdated returns an error if the log, or a later snapshot, contains everything
-// that the snapshot of meta contains, and more. raft's main loop is blocked
-// while Outdated runs. The error makes raft reject the snapshot.
+// Outdated returns an error if the log, or a later snapshot, contains
+// everything that the snapshot of meta contains, and more. raft's main loop is
+// blocked while Outdated runs. Outdated also returns an error if it cannot read
+// the log or the list of snapshots. An error makes raft reject the snapshot.
 func (l *Log) Outdated(meta *raft.SnapshotMeta) error {
 	if keeps, err := keeps(l.ended, l.snapshots, meta); err != nil || keeps {
 		return errors.Join(errOldSnapshot, err)
@@ -67,8 +69,8 @@ func (l *Log) Outdated(meta *raft.SnapshotMeta) error {
 
 // keeps reports whether the log, or a later snapshot, contains everything that
 // the snapshot of meta contains, and more. raft's main loop is blocked while
-// keeps runs. If the log contains another term at the snapshot's index, keeps
-// records the conflict in the log.
+// keeps runs. If the log's entry at the snapshot's index has another term,
+// keeps sets log.conflict.
 func keeps(log *endedLog, snaps raft.SnapshotStore, meta *raft.SnapshotMeta) (bool, error) {
 	list, err := snaps.List()
 	if err != nil {

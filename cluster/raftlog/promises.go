@@ -64,9 +64,9 @@ func openPromises(stable raft.StableStore, mono func() time.Duration, done <-cha
 	return p
 }
 
-// give promises that this node votes for no candidate during the time d. The
-// promise holds from the moment at which give returns nil. If give returns an
-// error, the caller must not rely on a promise.
+// give promises that this node votes for no candidate during the time d from
+// now. The promise holds from the moment at which give returns nil. If give
+// returns an error, the caller must not rely on a promise.
 func (p *promises) give(d time.Duration) error {
 	if p.broken != nil {
 		return p.broken

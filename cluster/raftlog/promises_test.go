@@ -132,7 +132,8 @@ func TestLog_Changes(t *testing.T) {
 // errPromiseDisk is the error of a brokenStore.
 var errPromiseDisk = errors.New("disk failed")
 
-// brokenStore is a store that cannot be read, or cannot be written.
+// brokenStore is a store that cannot be written. If unreadable is set, it
+// cannot be read either.
 type brokenStore struct {
 	raft.StableStore
 	unreadable bool
@@ -148,7 +149,8 @@ func (s brokenStore) GetUint64(key []byte) (uint64, error) {
 func (s brokenStore) SetUint64([]byte, uint64) error { return errPromiseDisk }
 
 // TestPromises_Disk: a voter gives no promise whose length it could not store
-// on disk. A voter that cannot read the length of its promises gives no vote.
+// on disk. A voter that cannot read the length of its longest promise gives no
+// vote.
 func TestPromises_Disk(t *testing.T) {
 	promising(t, func(t *testing.T, p *promiser) {
 		p.store = brokenStore{StableStore: p.store}

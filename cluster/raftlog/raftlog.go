@@ -1,7 +1,7 @@
-// Package raftlog stores what a node of a Raft group must not forget: its log,
-// its term and vote, and its snapshots. A Log is between raft and the stores of
-// a data directory (package cluster/storage). It adds the guarantees that
-// Holdfast needs and hashicorp/raft 1.7.3 does not give.
+// Package raftlog stores the durable state of a node: its log, its term and
+// vote, and its snapshots. A Log is between raft and the stores of a data
+// directory (package cluster/storage). It adds the guarantees that Holdfast
+// needs and hashicorp/raft 1.7.3 does not give.
 //
 // # Entries
 //
@@ -36,7 +36,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Config is what a Log consists of and depends on. All fields are required.
+// Config contains the stores and functions that a Log needs. All fields are
+// required.
 type Config struct {
 	// Entries, Stable and Snapshots are the stores of the data directory. A
 	// sink of Snapshots must have the method Written() (io.ReadCloser, error),
@@ -123,19 +124,19 @@ func (l *Log) Promise(d time.Duration) error { return l.promises.give(d) }
 func (l *Log) Stable() raft.StableStore { return l.stable }
 
 // Founding returns the stable store for a node that is about to form its
-// cluster and has no other data.
+// cluster. The node may have stored a term, but must have no other data.
 func (l *Log) Founding() raft.StableStore { return unformed{l.stable} }
 
 // Snapshots returns the store of the snapshots.
 func (l *Log) Snapshots() raft.SnapshotStore { return l.snapshots }
 
 // Durable returns the commit index on which other parts of the node may rely.
-// index is the commit index of raft. The result is index, or the index before
-// the first entry that is not on this node's disk.
+// index is the commit index of raft. The result is index, but at most the index
+// before the first entry that is not on this node's disk.
 func (l *Log) Durable(index uint64) uint64 { return l.writer.durable(index) }
 
 // Await waits until the log is on this node's disk up to index. It returns
-// false if a write has failed, because the entries then never get to the disk.
+// false if these entries never get to the disk, because a write has failed.
 func (l *Log) Await(index uint64) bool { return l.writer.await(index) }
 
 // LastVoteTerm returns the term of the last vote that this node has given. It

@@ -10,16 +10,15 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// raft deletes the entries that a snapshot covers, and the older snapshots,
-// when the snapshot's sink has been closed without an error. If no node could
-// read that snapshot, the data would be lost. So each sink is read back before
-// it is closed, by the code that reads a snapshot at start. If this fails, the
-// sink is canceled. The log and the older snapshots remain, and the node
-// continues.
+// When the sink of a snapshot is closed without an error, older snapshots are
+// deleted, and then entries that the snapshot covers. If no node could read
+// that snapshot, the data would be lost. So each sink is read back before it is
+// closed, by the code that reads a snapshot at start. If this fails, the sink
+// is canceled. The log and the older snapshots remain, and the node continues.
 //
-// The check covers both origins of a snapshot: a snapshot of the node's own
-// state, which is also compared with that state, and a snapshot that the leader
-// sent, which raft completes on disk before the machine reads it.
+// Both kinds of snapshots are checked. A snapshot of the node's own state is
+// also compared with that state. A snapshot from the leader is checked here
+// because raft completes it on disk before the machine reads it.
 
 // errUnreadable means that a snapshot was deleted because it could not be read
 // back.
@@ -33,20 +32,21 @@ type readBack interface {
 }
 
 // checkedSnapshots is a snapshot store that reads every snapshot back before it
-// is complete.
+// completes the snapshot.
 type checkedSnapshots struct {
 	raft.SnapshotStore
 	table *fsm.Table
-	// full returns an error while there is no room for a snapshot of the leader. A
-	// nil function means that there is always room.
+	// full returns an error while there is no room for a snapshot from the
+	// leader. A nil function means that there is always room.
 	full func() error
 	// refused is called with the reason why a snapshot that the leader sent was
 	// not accepted.
 	refused func(error)
 }
 
-// Expect sets what a snapshot of this node's own state must contain. It must be
-// called before the sink of the snapshot is closed.
+// Expect declares that sink receives a snapshot of this node's own state, and
+// describes its expected content. It must be called before the first write to
+// sink.
 func Expect(sink raft.SnapshotSink, info fsm.SnapshotInfo) {
 	if checked, ok := sink.(*checkedSink); ok {
 		checked.own = &info
@@ -72,8 +72,8 @@ type checkedSink struct {
 	readBack
 	store checkedSnapshots
 	index uint64
-	// own is what the snapshot must contain. It is nil if the leader sent the
-	// snapshot.
+	// own describes the content that the snapshot must have. It is nil if the
+	// leader sent the snapshot.
 	own *fsm.SnapshotInfo
 
 	closed bool
@@ -81,9 +81,10 @@ type checkedSink struct {
 }
 
 // Write implements raft.SnapshotSink. If there is too little room, writing a
-// snapshot of the leader ends with an error. Otherwise the snapshot could fill the
-// disk, and the node could store no vote. A snapshot of the node's own state may
-// use the remaining room, because the node can shorten its log after the snapshot.
+// snapshot from the leader ends with an error. Otherwise the snapshot could
+// fill the disk, and the node could store no vote. A snapshot of the node's own
+// state may use the remaining room, because the node can shorten its log after
+// the snapshot.
 func (s *checkedSink) Write(b []byte) (int, error) {
 	if s.own == nil && s.store.full != nil {
 		if err := s.store.full(); err != nil {
@@ -109,8 +110,8 @@ func (s *checkedSink) Close() error {
 	return s.err
 }
 
-// report passes an error about a snapshot of the leader to Config.Refused. raft
-// itself reports errors about the node's own snapshots.
+// report passes an error about a snapshot from the leader to Config.Refused,
+// and returns err. raft itself reports errors about the node's own snapshots.
 func (s *checkedSink) report(err error) error {
 	if err != nil && s.own == nil {
 		s.store.refused(err)
@@ -126,7 +127,8 @@ func (s *checkedSink) check() (err error) {
 		return err
 	}
 	defer func() {
-		// otherwise the panic would end the node at its next start
+		// A panic must also count as a failed check: at the next start, the
+		// same panic would end the process.
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading the snapshot panicked: %v", p)
 		}

@@ -18,18 +18,18 @@ import (
 //
 // The Raft paper (section 7) keeps the last index and term of a snapshot for
 // this check. So endedLog.GetLog returns that entry on nodes that do not lead.
-// On a leader GetLog must report that the entry is missing, so that the leader
+// On a leader, GetLog must report that the entry is missing, so that the leader
 // sends the snapshot instead.
 
-// SnapshotEnd is the type of the entry that GetLog returns for the last entry
-// of the newest snapshot. Its index and term are valid. Its content is unknown,
-// so the entry must not be sent to other nodes. Package transport checks this,
-// because a node that has just lost its leadership may still read its log in
-// order to replicate it.
+// SnapshotEnd is the type of the entry that GetLog returns in place of the last
+// entry of the newest snapshot, if the log does not contain that entry. Its
+// index and term are valid. Its content is unknown, so the entry must not be
+// sent to other nodes. Package transport checks this, because a node that has
+// just lost its leadership may still read its log in order to replicate it.
 const SnapshotEnd raft.LogType = 255
 
-// GetLog implements raft.LogStore. On a node that does not lead it also returns
-// the last entry of the newest snapshot, with the type SnapshotEnd.
+// GetLog implements raft.LogStore. On a node that does not lead, it also
+// returns the last entry of the newest snapshot, with the type SnapshotEnd.
 func (l *endedLog) GetLog(index uint64, log *raft.Log) error {
 	err := l.LogStore.GetLog(index, log)
 	if !errors.Is(err, raft.ErrLogNotFound) || l.leads() {

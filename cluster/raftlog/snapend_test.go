@@ -18,7 +18,8 @@ func (noFSM) Restore(r io.ReadCloser) error       { return r.Close() }
 
 // TestSnapshotEnd: a member gets a snapshot and the entries after it, and ends
 // before it can acknowledge them. It must then accept the same entries again,
-// and also other entries in their place.
+// and also entries of a later term in their place. It must refuse entries that
+// follow another snapshot.
 func TestSnapshotEnd(t *testing.T) {
 	const snapshot, last = 10, 15
 	entries := func(term uint64) (list []*raft.Log) {

@@ -22,14 +22,15 @@ import (
 // without writes takes no newer snapshot. A restart helps, because raft then
 // reads the last log index from the disk.
 //
-// The problem occurs only if the leader itself received its snapshot from
-// another leader, so that its log has no entries before the snapshot. Any other
-// leader sends the entries, which replace the end of this node's log correctly.
+// In practice, the problem occurs only if the leader itself received its
+// snapshot from another leader, so that its log has no entries before the end
+// of the snapshot. Any other leader keeps some of these entries and sends them,
+// and they replace the end of this node's log correctly.
 var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: " +
 	"restart the node so that it can receive the entries after the snapshot")
 
 // endedLog is a log that notices when a snapshot has emptied it as errStaleEnd
-// describes. Its GetLog also returns the entry before the first one in the log:
+// describes. Its GetLog can also return the last entry of the newest snapshot:
 // see snapend.go.
 type endedLog struct {
 	raft.LogStore

@@ -14,7 +14,7 @@ import (
 )
 
 // restoreOnly is a state machine that only restores snapshots. It refuses a
-// snapshot if the function keeps returns true.
+// snapshot if the function keeps returns true or an error.
 type restoreOnly struct {
 	log   *endedLog
 	snaps raft.SnapshotStore
@@ -32,8 +32,10 @@ func (f restoreOnly) Restore(r io.ReadCloser) error {
 }
 
 // TestStaleEnd: this node has entries of an old leader that no other node has.
-// The log of the leader of the next term begins with its snapshot. The snapshot
-// ends among the indices of these entries, or after them.
+// The log of the leader of the next term begins with its snapshot. If the
+// snapshot ends among the indices of these entries, Fatal must be called. If it
+// ends after them, Fatal must not be called. In both cases, the node must then
+// accept the entries after the snapshot, after a restart if Fatal was called.
 func TestStaleEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -17,24 +17,24 @@ const (
 
 // singleVote is the stable store of a node that votes at most once in a term.
 //
-// hashicorp/raft 1.7.3 stores a vote under the candidate's address, and grants
-// it again to a candidate with that address that asks again in the same term.
-// If two members restart with each other's address within a term, a voter thus
-// votes for both. The store does not know which node asks. So the store never
-// returns the address that received the vote, and raft refuses every second
-// request in a term.
+// hashicorp/raft 1.7.3 stores the candidate's address with a vote, and grants
+// the vote again if a candidate with that address asks in the same term. So if
+// two members restart with each other's address within a term, a voter may vote
+// for both. The store does not know which node asks. So the store never returns
+// the address that received the vote, and raft refuses every second request in
+// a term.
 //
 // raft asks each voter once in a term, and a candidate that restarts or tries
 // again does so in the next term. Only package transport repeats a request, if
-// the connection of the request broke. If the voter had granted the vote and
-// its answer was lost with the connection, the voter refuses the repetition.
-// The candidate then lacks a vote that it could have had, and may lose the
-// election. But the candidate never counts a vote that it was not given.
+// the connection of the request breaks. If the voter has granted the vote, and
+// its answer is lost with the connection, the voter refuses the repetition. The
+// candidate then lacks a vote that it could have had, and may lose the
+// election. But the candidate never counts a vote that the voter did not give.
 type singleVote struct{ raft.StableStore }
 
-// Get implements raft.StableStore. For the candidate that received the vote, it
-// returns a text that differs from the stored address. raft only compares this
-// text with the address of the candidate that asks.
+// Get implements raft.StableStore. For the key of the candidate that received
+// the vote, it returns a text that differs from the stored address. raft only
+// compares this text with the address of the candidate that asks.
 func (s singleVote) Get(key []byte) ([]byte, error) {
 	v, err := s.StableStore.Get(key)
 	if err == nil && len(v) > 0 && string(key) == keyLastVoteCand {
@@ -43,15 +43,16 @@ func (s singleVote) Get(key []byte) ([]byte, error) {
 	return v, err
 }
 
-// A node that joins does not know what earlier nodes under its name have
-// promised: it may be a member that was removed, whose data was deleted, and
-// that was added again. A node that has not learned of the removal still counts
-// that name as a voter. That node may also lack the entries that were
-// acknowledged since the removal. It could then be elected with the vote of the
-// new node, or the new node could confirm its entries. Two leaders in one term
-// are possible (simulator, seed 357, 70 s). The rules of Raft do not prevent
-// this: a node without data follows any leader, and a node that reads the log
-// from its start takes each past membership for the current one.
+// A node that joins does not know which votes an earlier node with its id gave,
+// and which entries that node acknowledged. An operator may have removed a
+// member, deleted its data, and added it again. Another node that has not
+// learned of the removal still counts that id as a voter, and may lack entries
+// that were acknowledged since the removal. This other node could be elected
+// with the vote of the new node, or the new node could acknowledge its entries.
+// Two leaders in one term are possible (simulator, seed 357, 70 s). The rules
+// of Raft do not prevent this: a node without data follows any leader, and a
+// node that reads the log from its start takes each past membership for the
+// current one.
 //
 // So the leader that admits a node gives it two numbers: the log index of the
 // entry that admits the node, and the leader's term. The node votes for no
@@ -100,5 +101,5 @@ func (s voteGuard) SetUint64(key []byte, v uint64) error {
 // the caller of Founding has made sure that the node has no other data.
 type unformed struct{ raft.StableStore }
 
-// GetUint64 implements raft.StableStore. raft only asks for the current term.
+// GetUint64 implements raft.StableStore. raft asks only for the current term.
 func (unformed) GetUint64([]byte) (uint64, error) { return 0, nil }

@@ -12,8 +12,9 @@ import (
 )
 
 // TestSingleVote: two members that were started with each other's address ask
-// for a vote in the same term. Only one of them gets it, even if the voter is
-// restarted in between. The next term has a new vote.
+// for a vote in the same term. Only the first of them gets it, although the
+// voter is restarted before each request. In the next term, the voter votes
+// again.
 func TestSingleVote(t *testing.T) {
 	t.Parallel()
 	store := raft.NewInmemStore()
@@ -70,9 +71,8 @@ var errDisk = errors.New("disk fails")
 
 func (unreadable) GetUint64([]byte) (uint64, error) { return 0, errDisk }
 
-// TestVoteGuard checks that a node that joins begins in the term of the leader
-// that admitted it, and stores no vote before its log has reached the entry
-// that admitted it.
+// TestVoteGuard checks a node that joins. It begins in the term of the leader
+// that admitted it, and stores no vote while it is settling.
 func TestVoteGuard(t *testing.T) {
 	s, err := storage.Open(storage.Config{Dir: t.TempDir(), NodeID: "n1", LogKind: "wal", Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
@@ -107,12 +107,11 @@ func TestVoteGuard(t *testing.T) {
 	if _, err := (voteGuard{unreadable{}, joined, settling}).GetUint64([]byte(keyCurrentTerm)); !errors.Is(err, errDisk) {
 		t.Errorf("the term from a disk that fails: error %v, want errDisk", err)
 	}
-	// A node that was a member when the cluster was formed votes from the
-	// start.
+	// A node that is not settling gives its vote.
 	if err := s.SetJoined(0, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := stable.SetUint64([]byte(keyLastVoteTerm), 5); err != nil {
-		t.Errorf("vote of a founder: %v, want success", err)
+		t.Errorf("vote of a node that is not settling: %v, want success", err)
 	}
 }

@@ -229,7 +229,7 @@ func TestLease_Renewed(t *testing.T) {
 	read(1)
 }
 
-// TestLease_Off: without a lease, rounds ask for no promises.
+// TestLease_Off: if leases are off, rounds ask for no promises.
 func TestLease_Off(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

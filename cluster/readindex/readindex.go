@@ -31,7 +31,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config is what the rounds of one leadership need. All fields are required.
+// Config contains the data and functions that the rounds of one leadership
+// need. All fields are required.
 type Config[R Reader] struct {
 	Term uint64
 	Self raft.ServerID
@@ -43,7 +44,7 @@ type Config[R Reader] struct {
 	// stopping.
 	WhenApplied func(index uint64, f func(ok bool))
 	// Confirmed is called with reads that a round, vouches or a lease has
-	// confirmed, and that may now run on the state of the machine. index is the
+	// confirmed. They may now run on the state of the machine. index is the
 	// lowest log index that the state must include; the machine has applied it.
 	// Confirmed must return quickly, because its caller may be the goroutine
 	// that applies the log.
@@ -93,9 +94,9 @@ type Rounds[R Reader] struct {
 	mu     sync.Mutex
 	closed bool
 	// streams contains the streams of the nodes that read through this leader.
-	// A node may have several, because a stream that a node gave up can arrive
-	// after the stream that it opened next, and the leader cannot tell which of
-	// them the node still reads.
+	// A node may have several: a stream that the node has given up may arrive
+	// after its next stream, and the leader cannot tell which of them the node
+	// still reads.
 	streams map[raft.ServerID][]Voter
 	waiting []R         // reads that are not in a round yet
 	rounds  []*round[R] // running rounds, oldest first, at most maxRounds
@@ -107,9 +108,9 @@ type Rounds[R Reader] struct {
 	leases leases
 }
 
-// A round takes a round trip to another process, most of which is waiting time.
-// So a second round starts while the first is running, when at least roundAhead
-// reads wait for it. Fewer reads do not justify another message.
+// A round takes a round trip to another process, and most of this time is spent
+// waiting. So a second round starts while the first is running, when at least
+// roundAhead reads wait for it. Fewer reads do not justify another message.
 const (
 	maxRounds  = 2
 	roundAhead = 8
@@ -169,11 +170,11 @@ func (r *Rounds[R]) Add(rd R) {
 	r.finish(done)
 }
 
-// Suffices reports whether a vouch alone confirms a read. A vouch says that the
-// node that sends it followed this leader in a term after the read had begun.
-// It suffices if that node and this leader are a majority. The vouch is then as
-// good as a confirmation that the leader asked for after the read had arrived
-// at the node.
+// Suffices reports whether a vouch alone confirms a read. A vouch says that its
+// sender followed this leader in a term after the read had begun. It suffices
+// if the sender is a voter and forms a majority together with this leader. The
+// vouch is then as good as a confirmation that the leader asked for after the
+// read had arrived at the sender.
 func (r *Rounds[R]) Suffices(from raft.ServerID, term uint64) bool {
 	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
 	voter := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == from && s.Suffrage == raft.Voter })
@@ -211,8 +212,8 @@ func (r *Rounds[R]) startNext() (done *round[R]) {
 
 // ask sends the questions of a round under a new nonce. If all is false, it
 // asks as many voters as are needed, beginning with the voter that answered
-// last. The voters are those of the latest configuration, committed or not. The
-// caller holds r.mu.
+// last. The voters are those of the latest configuration, committed or not. ask
+// returns the round if no other node has to confirm it. The caller holds r.mu.
 func (r *Rounds[R]) ask(rd *round[R], all bool) (done *round[R]) {
 	r.nonce++
 	rd.nonce, rd.acks, rd.started = r.nonce, rd.acks[:0], r.cfg.Mono()
@@ -248,7 +249,7 @@ func (r *Rounds[R]) ask(rd *round[R], all bool) (done *round[R]) {
 
 // confirmations returns how many voters other than self are needed for a
 // majority. A leader is not a voter from the moment its own removal is in its
-// log until the removal is committed. During that time its own confirmation
+// log until the removal is committed. During that time, its own confirmation
 // does not count, and the others must form the whole majority.
 func confirmations(servers []raft.Server, self raft.ServerID) int {
 	voters, own := 0, 0

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// maxBackups bounds the backups that a node streams at the same time. Each of
-// them keeps a copy-on-write clone of the state.
+// maxBackups bounds the number of backups that a node streams at the same time.
+// Each of them keeps a copy-on-write clone of the state.
 const maxBackups = 4
 
 // backupIdle is how long a backup waits for the next read of its client.
@@ -63,8 +63,8 @@ func NewBackups(node string, m *machine.Machine, log hclog.Logger) *Backups {
 }
 
 // Begin makes a clone of the state and starts to write the clone's snapshot.
-// The backup ends when ctx ends. spawn starts a goroutine. When the node stops,
-// it waits for that goroutine.
+// The backup ends when ctx ends. spawn must start a goroutine for which the
+// node waits when it stops.
 func (b *Backups) Begin(ctx context.Context, spawn func(func())) (BackupInfo, error) {
 	clone := b.machine.Clone()
 	clone.ForBackup()
@@ -89,7 +89,7 @@ func (b *Backups) Begin(ctx context.Context, spawn func(func())) (BackupInfo, er
 	spawn(func() {
 		defer stop()
 		err := clone.WriteSnapshot(w, fsm.Sessions{})
-		w.CloseWithError(err) // nil is io.EOF for the reader
+		w.CloseWithError(err) // if err is nil, the reader gets io.EOF
 		if err != nil {
 			b.log.Info("backup ended early", "id", id, "error", err)
 		}

@@ -20,21 +20,21 @@ import (
 )
 
 // snapshotAfter bounds the time that the entries since the last snapshot took
-// to apply. When they have taken longer, Keep takes a snapshot. So costly entries
-// cannot delay a restart for much longer than snapshotAfter.
+// to apply. When they have taken this long, Keep takes a snapshot. So costly
+// entries cannot delay a restart for much longer than snapshotAfter.
 const snapshotAfter = 10 * time.Second
 
-// After a failure, the next attempt waits for snapshotRetry, then for twice as
-// long each time, up to snapshotRetryMax, because each attempt writes and reads
-// the whole state.
+// After a failure, Keep waits for snapshotRetry before the next attempt, and
+// then for twice as long each time, up to snapshotRetryMax. Each attempt writes
+// and reads the whole state.
 const (
 	snapshotRetry    = time.Second
 	snapshotRetryMax = 5 * time.Minute
 )
 
-// refusedEvery is the minimum time between two log lines about snapshots of the
-// leader that this node does not accept. The leader sends such a snapshot again
-// every few seconds.
+// refusedEvery is the minimum time between two log lines about snapshots from
+// the leader that this node does not accept. The leader sends such a snapshot
+// again every few seconds.
 const refusedEvery = 30 * time.Second
 
 // snapshotHealth is the outcome of the latest attempts to write a snapshot or
@@ -44,15 +44,15 @@ type snapshotHealth struct {
 	failed int           // number of attempts that failed since the last success
 	err    error         // error of the last attempt, nil if it succeeded
 	since  time.Time     // wall clock at the first of the failed attempts
-	again  time.Duration // monotonic time of the next attempt of Keep
-	sent   bool          // since the last success, this node has refused a snapshot of the leader
+	again  time.Duration // monotonic time before which Keep makes no attempt
+	sent   bool          // since the last success, this node has refused a snapshot from the leader
 	newer  bool          // a newer program wrote that snapshot
 	at     uint64        // applied index of this node when it last refused a snapshot
 	logged time.Duration // monotonic time of the last log line of refused
 }
 
 // note records the outcome of an attempt, at the given monotonic and wall time.
-// It returns the time until the next attempt.
+// It returns the time for which Keep makes no attempt.
 func (h *snapshotHealth) note(err error, mono time.Duration, wall time.Time) (wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +81,7 @@ func (h *snapshotHealth) behind(applied uint64) string {
 	return h.text(applied)
 }
 
-// refused records that this node did not accept a snapshot of the leader.
+// refused records that this node did not accept a snapshot from the leader.
 // applied is the applied index of this node at that time. refused reports
 // whether the caller must log the refusal.
 func (h *snapshotHealth) refused(err error, applied uint64, mono time.Duration, wall time.Time) (log bool) {
@@ -105,7 +105,7 @@ func (h *snapshotHealth) waits(mono time.Duration) bool {
 
 // text describes the failure for an operator. It returns "" while snapshots
 // succeed. It also returns "" if this node has applied entries since it refused
-// a snapshot of the leader. applied is this node's current applied index.
+// a snapshot from the leader. applied is this node's current applied index.
 func (h *snapshotHealth) text(applied uint64) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,10 +123,10 @@ func (h *snapshotHealth) text(applied uint64) string {
 type Taker struct {
 	cfg    Config
 	health snapshotHealth
-	newest atomic.Pointer[newest]
+	newest atomic.Pointer[newest] // nil if there is none, or if it is not known yet
 }
 
-// Config is what a Taker needs from its node.
+// Config contains the settings and functions that a Taker needs from its node.
 type Config struct {
 	Raft    func() *raft.Raft
 	Machine *machine.Machine
@@ -136,8 +136,8 @@ type Config struct {
 	RoomFor func(bytes int64) error
 	Mono    func() time.Duration // monotonic time
 	Wall    func() time.Time
-	// Every is the size of the log, in bytes, at which Keep takes a snapshot, and
-	// Trailing is how many bytes of log remain after a snapshot.
+	// Every is the size of the log, in bytes, at which Keep takes a snapshot.
+	// About the last Trailing bytes of the log remain after a snapshot.
 	Every, Trailing int64
 	Taken, Failed   prometheus.Counter
 	Version         string // version of this program
@@ -145,7 +145,7 @@ type Config struct {
 	Logger          hclog.Logger
 }
 
-// Stores is what a Taker needs from the storage of a node.
+// Stores is the part of a node's storage that a Taker uses.
 type Stores interface {
 	Log() raft.LogStore
 	Snapshots() raft.SnapshotStore
@@ -157,7 +157,7 @@ func NewTaker(cfg Config) *Taker { return &Taker{cfg: cfg} }
 
 // Problem says why snapshots fail, and since when. It returns "" while they
 // succeed. It also returns "" if this node has applied entries since it refused
-// a snapshot of the leader.
+// a snapshot from the leader.
 func (s *Taker) Problem() string { return s.health.text(s.cfg.Machine.Applied()) }
 
 // Behind says that this node cannot catch up, because a newer program wrote the
@@ -166,9 +166,9 @@ func (s *Taker) Behind() string { return s.health.behind(s.cfg.Machine.Applied()
 
 // Keep takes a snapshot when the log has at least Config.Every bytes, or when
 // the entries since the last snapshot took snapshotAfter to apply. raft's own
-// trigger counts entries. The number of entries is not a good measure, because an
-// entry can have a hundred bytes or 256 KiB, and can take a microsecond or a
-// second to apply. Keep runs until ctx ends.
+// trigger counts entries. The number of entries is not a good measure, because
+// entries differ widely in their size and in the time that they take to apply.
+// Keep runs until ctx ends.
 func (s *Taker) Keep(ctx context.Context) {
 	s.look()
 	t := time.NewTicker(time.Second)
@@ -190,8 +190,8 @@ func (s *Taker) Keep(ctx context.Context) {
 }
 
 // Take takes a snapshot now. It then deletes the entries that the snapshot
-// covers, except for about Config.Trailing bytes. If Take fails, the log and
-// the earlier snapshots remain.
+// covers, but keeps about the last Config.Trailing bytes of the log. If Take
+// fails, the log and the earlier snapshots remain.
 func (s *Taker) Take(ctx context.Context) error {
 	err := s.take()
 	if ctx.Err() == nil {
@@ -223,7 +223,7 @@ func (s *Taker) Refused(ctx context.Context, err error) {
 }
 
 // Done records the outcome of an attempt to write a snapshot of this node's
-// state, or to accept a snapshot of the leader.
+// state, or to accept a snapshot from the leader.
 func (s *Taker) Done(err error) {
 	wait := s.health.note(err, s.cfg.Mono(), s.cfg.Wall())
 	if err == nil {
@@ -235,7 +235,7 @@ func (s *Taker) Done(err error) {
 	}
 }
 
-// newest describes the newest snapshot, nil if there is none.
+// newest describes the newest snapshot.
 type newest struct {
 	size  int64
 	begun time.Time

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestSnapshotHealth_Refused checks what a node reports when it refuses the
+// TestSnapshotHealth_Refused checks the reports of a node that refuses the
 // leader's snapshots.
 func TestSnapshotHealth_Refused(t *testing.T) {
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

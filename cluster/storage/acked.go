@@ -12,17 +12,17 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// acked is the file that records a lower bound of how far this node has
-// acknowledged the log and its stable store. Without it, a log that has lost
-// its end cannot be distinguished from a shorter log.
+// acked is the file that records how far this node has acknowledged its log and
+// its stable store. The recorded index and number are lower bounds. Without the
+// file, a log that has lost its end cannot be distinguished from a shorter log.
 //
 // A separate goroutine writes the file, so that an append does not need a
 // second fsync. The file may therefore be behind the log. It is made exact at
 // Close, when a snapshot is completed, and before the log is truncated. Because
-// of the latter, the bound never exceeds what is on disk.
+// of the last rule, the bounds never exceed the data on disk.
 //
-// The two slots are written alternately. Each lies within one sector, so that a
-// torn write leaves the other slot intact.
+// The two slots are written alternately. They lie in different sectors, so that
+// a torn write leaves the other slot intact.
 type acked struct {
 	f   *os.File
 	m   mark
@@ -33,7 +33,7 @@ type acked struct {
 	done chan struct{}
 
 	mu    sync.Mutex
-	note  note // what the file should contain; guarded by mu
+	note  note // content that the file should have; guarded by mu
 	saved note // content of the slot that was written last; guarded by mu
 
 	io sync.Mutex // held while a slot is written; acquired before mu
@@ -191,7 +191,7 @@ func (a *acked) flush() error {
 	return nil
 }
 
-// current returns the current bound, which the file may not contain yet.
+// current returns the current bounds, which the file may not contain yet.
 func (a *acked) current() note {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,7 +30,7 @@ func (w *written) WriteAt(b []byte, at int64) (int, error) {
 
 func TestAhead(t *testing.T) {
 	const size = 3*aheadBytes + 1000
-	// Regions that were not written contain other bytes than zeros.
+	// Regions that have not been written contain bytes other than zero.
 	w := &written{data: bytes.Repeat([]byte{0xee}, size)}
 	f := &aheadFile{WritableFile: w, size: size}
 	var want []byte

@@ -14,13 +14,14 @@ import (
 // checkBolt reads the pages of a bolt file that a transaction could reach and
 // checks that they are consistent. It must run before bolt maps the file.
 //
-// bolt trusts its pages. A damaged page makes it panic or read outside of the
-// mapping, which no caller can turn into an error. A damaged count of keys
-// makes it lose keys without an error. If the newer of its two meta pages is
-// damaged, bolt uses the older one, and the last transaction, which may contain
-// a vote, is lost. So checkBolt requires both meta pages to be valid. Every
-// file that a crash can leave fulfills this: the 80 bytes of a meta page that
-// matter lie within one sector, which a disk writes completely or not at all.
+// bolt trusts its pages. A damaged page may make it panic, or read outside of
+// the mapping, and no caller can turn that into an error. A damaged count of
+// keys may make it lose keys without an error. If the newer of its two meta
+// pages is damaged, bolt uses the older one, and the last transaction, which
+// may contain a vote, is lost. So checkBolt requires both meta pages to be
+// valid. Every file that a crash can leave fulfills this requirement: the 80
+// bytes of a meta page that matter lie within one sector, which a disk writes
+// completely or not at all.
 //
 // Our own checksums protect the values (kv.go, trailer.go).
 func checkBolt(path string, bad corrupter) error {

@@ -302,8 +302,8 @@ func (c *checkedLog) deleteStep(lo, hi uint64, drop func(*span)) error {
 	if err := c.writable(); err != nil {
 		return err
 	}
-	// Update the span first, so that readers that fail because a file was
-	// deleted find that the entry is gone.
+	// Update the span first. A reader that fails because a file was deleted
+	// then finds that the log no longer holds the entry.
 	c.mu.Lock()
 	drop(&c.span)
 	c.bytes.Store(c.span.bytes)

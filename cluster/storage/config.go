@@ -48,18 +48,19 @@ type Config struct {
 	SnapshotRetain int
 
 	// CacheEntries is the number of the latest log entries that remain in
-	// memory for replication. An entry can have 256 KiB. Default 128.
+	// memory for replication. Most entries have at most 256 KiB, but an entry
+	// with one large group can have more. Default 128.
 	CacheEntries int
 
 	// Logger is used by this package and the stores below it. Default: none.
 	Logger hclog.Logger
 
-	// Fatal is called once, when the disk failed, stalled or returned something
-	// that was not written. It must end the process immediately, so that
-	// another node becomes leader, and it must not call Stores. It runs on the
-	// goroutine that detected the failure. For a stall this is the watchdog's
-	// goroutine, while the write is still blocked. Default: print the error to
-	// standard error and exit with code 1.
+	// Fatal is called once, when the disk has failed, has stalled, or has
+	// returned data that was not written. It must end the process immediately,
+	// so that another node becomes leader, and it must not call Stores. It runs
+	// on the goroutine that detected the failure. For a stall, this is the
+	// watchdog's goroutine, and the write is still blocked. Default: print the
+	// error to standard error and exit with code 1.
 	Fatal func(error)
 
 	// Observe, if set, is called after every append ("append") and after every

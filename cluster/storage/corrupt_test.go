@@ -34,9 +34,9 @@ func frames(b []byte) []frame {
 	return fs
 }
 
-// damaged returns the config of a node for a test to damage: a copy of the data
-// directory as a crash would leave it. The log ends at last. The acked file was
-// last written when the log ended at ackedTo.
+// damaged returns the config of a node whose data directory the test may
+// damage. The directory is a copy, as a crash would leave it. The log ends at
+// last. The acked file was last written when the log ended at ackedTo.
 func damaged(t *testing.T, kind string, ackedTo, last uint64) storage.Config {
 	t.Helper()
 	s, cfg := newNode(t, kind)
@@ -53,7 +53,8 @@ func damaged(t *testing.T, kind string, ackedTo, last uint64) storage.Config {
 }
 
 // TestWAL_Flip flips a byte in every region of every segment. The acked file
-// does not say how far the log was acknowledged.
+// does not say how far the log was acknowledged. Open must report every flip
+// before the last append, and no flip may lose anything before that append.
 func TestWAL_Flip(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 0, 160)
 	segs := segments(t, cfg.Dir)
@@ -162,8 +163,10 @@ func TestWAL_Lost(t *testing.T) {
 	}
 }
 
-// TestWAL_LostTailUnnoted loses the end of the last segment while the acked
-// file records nothing. Open can detect only what a later append proves.
+// TestWAL_LostTailUnnoted zeroes the beginning of the last segment, and then
+// deletes the segment, while the acked file records nothing. Open must detect
+// both: later appends follow the zeros, and the segment list names the deleted
+// file.
 func TestWAL_LostTailUnnoted(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 0, 170)
 	segs := segments(t, cfg.Dir)
@@ -397,7 +400,8 @@ func TestSmallFiles_Flip(t *testing.T) {
 	})
 }
 
-// TestGetLog_CorruptWhileOpen changes an entry on disk under a running node.
+// TestGetLog_CorruptWhileOpen changes an entry on disk while the stores are
+// open.
 func TestGetLog_CorruptWhileOpen(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		var f fatals

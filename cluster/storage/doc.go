@@ -5,8 +5,10 @@
 //
 //	LOCK          flock: one process per directory
 //	node.json     owner of the directory: node, instance, boot, cluster, log kind
-//	acked         a lower bound of the index up to which the log was acknowledged
-//	stable.db     raft-boltdb: term and vote as one record, raft-wal's segment list
+//	acked         lower bounds: the last acknowledged log index, and the number of
+//	              the last record of term and vote
+//	stable.db     raft-boltdb: term and vote as one record, the longest promise of
+//	              the node, raft-wal's segment list
 //	wal/*.wal     the log as raft-wal segments   (Config.LogKind "wal")
 //	log.db        the log in raft-boltdb         (Config.LogKind "boltdb")
 //	snapshots/    raft.FileSnapshotStore, with a seal.json beside each meta.json
@@ -35,9 +37,9 @@
 // that completed a majority.
 //
 // One state is not damage: the last append, torn by a crash before its fsync
-// returned. It was not acknowledged, so its remains are wiped. Everything
-// after the last complete batch is treated as such a torn append, unless one
-// of these proves that it was acknowledged:
+// returned. It was not acknowledged, so its remains are wiped. Everything after
+// the last complete batch is treated as such a torn append, unless one of these
+// facts shows that it is damage:
 //
 //   - An entry of a later batch follows. Appends are serial, so a later batch
 //     exists only if the fsync of the batch before had returned. For this
@@ -65,7 +67,7 @@
 // then succeed although the data is lost.
 //
 // The watchdog goroutine detects a write that does not return, and calls
-// Config.Fatal while the write is still blocked. Without it a leader with a
+// Config.Fatal while the write is still blocked. Without it, a leader with a
 // dead disk would keep its leadership forever, because hashicorp/raft sends
 // heartbeats from other goroutines (hashicorp/raft issues 503 and 666). A write
 // that returns later still fails with the error.

@@ -42,14 +42,14 @@ var (
 	ErrTermOrder = errors.New("log term would decrease")
 )
 
-// CorruptError reports that a file does not contain what was written and
-// acknowledged. The data directory that contains the file must not be used. See
+// CorruptError reports that a file does not contain the data that was written
+// and acknowledged. The data directory of the file must not be used: see
 // Remedy.
 type CorruptError struct {
 	File   string // path of the damaged or missing file
 	Index  uint64 // log index concerned, 0 if none
-	Reason string // what is wrong
-	Remedy string // what the operator must do
+	Reason string // description of the damage
+	Remedy string // instructions for the operator
 }
 
 func (e *CorruptError) Error() string {

@@ -9,7 +9,7 @@ func NoteEvery(cfg Config, d time.Duration) Config {
 }
 
 // NoteNever returns cfg without the periodic writes of the acked file, so that
-// a test decides what a crash leaves in the file.
+// a test decides which content a crash leaves in the file.
 func NoteNever(cfg Config) Config { return NoteEvery(cfg, time.Hour) }
 
 // FlushAcked writes the acked file, as its goroutine does.

@@ -51,9 +51,9 @@ func writeFile(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// replaceFile replaces a file atomically: after a crash the file has either the
-// old or the new content. When replaceFile has returned nil, the new content is
-// durable.
+// replaceFile replaces a file atomically: after a crash, the file has either
+// the old or the new content. When replaceFile has returned nil, the new
+// content is durable.
 func replaceFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	if err := writeFile(tmp, data); err != nil {

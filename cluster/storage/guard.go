@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// guard keeps the first failure of the disk. From then on every write returns
-// that failure, whatever the disk answers later: after a failed fsync a retry
+// guard keeps the first failure of the disk. From then on, every write returns
+// that failure, whatever the disk answers later: after a failed fsync, a retry
 // may succeed although the data is lost. Its methods are safe for concurrent
 // use.
 type guard struct {
@@ -44,8 +44,8 @@ func (g *guard) fail(err error) error {
 	return err
 }
 
-// open marks the stores as opened, and returns the first failure so far. Each
-// failure is either returned here or passed to fatal.
+// open marks the stores as opened, and returns the first failure so far. The
+// first failure is returned here, passed to fatal, or both.
 func (g *guard) open() error {
 	g.opened.Store(true)
 	return g.err()

@@ -291,7 +291,7 @@ func segments(t testing.TB, dir string) []string {
 }
 
 // wantCorrupt checks that Open refuses the directory with a message that names
-// the file and the remedy, and that a second Open does so again.
+// the file and the remedy. A second Open must do the same.
 func wantCorrupt(t testing.TB, cfg storage.Config, file string) {
 	t.Helper()
 	for range 2 {

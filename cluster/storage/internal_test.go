@@ -251,8 +251,8 @@ func TestStable_ErrorIsFinal(t *testing.T) {
 	}
 }
 
-// TestAppend_FailsForReal closes the segment file that raft-wal uses, so that
-// the next append fails.
+// TestAppend_FailsForReal closes the raft-wal log below the checked log, so
+// that the next append fails.
 func TestAppend_FailsForReal(t *testing.T) {
 	cfg, fatal := testConfig(t)
 	s, err := Open(cfg)
@@ -411,7 +411,7 @@ func TestAcked_Follows(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// Before a deletion returns, the file must not claim what was deleted.
+	// When a deletion returns, the file must claim none of the deleted entries.
 	if err := s.Log().DeleteRange(11, 20); err != nil {
 		t.Fatal(err)
 	}

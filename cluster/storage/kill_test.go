@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim writes without end and reports what has become durable.
+// victim writes without end, and reports each write that has become durable.
 func victim(kind, dir string) error {
 	s, err := storage.Open(storage.NoteEvery(storage.Config{
 		Dir: dir, NodeID: "n1", LogKind: kind, SegmentBytes: 16 << 10,

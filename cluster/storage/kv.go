@@ -24,7 +24,7 @@ const (
 )
 
 // kv is stable.db, a raft-boltdb store. Its values carry a checksum, because
-// bolt protects only its two meta pages. Its failures are final.
+// bolt protects only its two meta pages. A failed write is final.
 type kv struct {
 	store   *raftboltdb.BoltStore
 	path    string

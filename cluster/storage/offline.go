@@ -61,8 +61,8 @@ func copyFile(from, to string) (err error) {
 	return nil
 }
 
-// Owner returns the id of the node that owns a data directory, and the kind of its
-// log, from node.json.
+// Owner returns the identity of the node that owns a data directory, and the
+// kind of its log, from node.json.
 func Owner(dir string) (id Identity, logKind string, err error) {
 	n, found, err := loadNode(dir, corrupter{dir: dir})
 	if err == nil && !found {

@@ -162,7 +162,7 @@ func (c *raftCluster) apply(count int) {
 	}
 }
 
-// agree waits until the running nodes have applied the same commands.
+// agree waits until each running node has applied exactly the commands in want.
 func (c *raftCluster) agree() {
 	c.Helper()
 	for _, n := range c.all {

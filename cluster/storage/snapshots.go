@@ -28,9 +28,10 @@ import (
 //
 // raft.FileSnapshotStore has a checksum of the state, but none of meta.json,
 // which contains index, term and members. If the newest snapshot is unreadable,
-// it uses an older one, after which the log has a gap. It never deletes the
-// unfinished snapshots that a crash leaves. snapshotStore protects meta.json
-// with a seal beside it, and Open checks the snapshots before raft reads them.
+// raft uses an older one, and the log has a gap after it.
+// raft.FileSnapshotStore never deletes the unfinished snapshots that a crash
+// leaves. snapshotStore protects meta.json with a seal beside it, and Open
+// checks the snapshots before raft reads them.
 //
 // Snapshots are written by snapshotSink, in the layout of the file store. The
 // sink of the file store cannot be read back before it is complete, and
@@ -301,7 +302,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 }
 
 // report makes a failure of the disk final. It returns other errors unchanged,
-// such as that of a snapshot that was deleted after it was listed.
+// such as the error for a snapshot that was deleted after it was listed.
 func (s *snapshotStore) report(err error) error {
 	var corrupt *CorruptError
 	if errors.As(err, &corrupt) || errors.Is(err, syscall.EIO) {
@@ -319,7 +320,7 @@ type snapshotSink struct {
 	meta  snapshotMeta
 	tmp   string // directory until the snapshot is complete
 	f     *os.File
-	crc   hash.Hash64 // checksum of what w has written to f
+	crc   hash.Hash64 // checksum of the bytes that w has written to f
 	w     *bufio.Writer
 
 	closed bool
@@ -339,9 +340,9 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// Written syncs what was written so far and returns a reader of the file. At
-// the end of the file the reader returns an error if the bytes differ from
-// those that were written.
+// Written syncs the bytes that were written so far, and returns a reader of the
+// file. At the end of the file, the reader returns an error if the bytes differ
+// from those that were written.
 func (s *snapshotSink) Written() (io.ReadCloser, error) {
 	if err := s.flush(); err != nil {
 		return nil, err
@@ -399,7 +400,7 @@ func (s *snapshotSink) finish() error {
 	if err := errors.Join(err, statErr, s.f.Close()); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
-	// From now on the snapshot may hide that the log has lost entries, so the
+	// From now on, the snapshot may hide that the log has lost entries, so the
 	// bound of the log must be exact first.
 	if err := s.store.acked.flush(); err != nil {
 		return err

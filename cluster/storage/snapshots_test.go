@@ -106,7 +106,8 @@ func TestSnapshots_Leftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Dir = image(t, cfg.Dir)
-	remove(t, filepath.Join(cfg.Dir, "snapshots", old, "state.bin")) // as if the deletion of this snapshot was interrupted
+	// The deletion of the old snapshot has been interrupted.
+	remove(t, filepath.Join(cfg.Dir, "snapshots", old, "state.bin"))
 	open(t, cfg)
 	left, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
 	if err != nil || len(left) != 1 || left[0].Name() != id {
@@ -180,7 +181,7 @@ func TestSnapshots_Lost(t *testing.T) {
 	})
 }
 
-// TestSnapshots_CorruptWhileOpen damages a snapshot of a running node.
+// TestSnapshots_CorruptWhileOpen damages a snapshot while the stores are open.
 func TestSnapshots_CorruptWhileOpen(t *testing.T) {
 	for _, name := range []string{"state.bin", "meta.json"} {
 		var f fatals

@@ -7,8 +7,8 @@ import (
 )
 
 // span describes the entries first..last of a log: the size of each entry, and
-// where the term changes. It takes four bytes per entry. The zero value is an
-// empty log. It is not safe for concurrent use.
+// where the term changes. It takes about four bytes per entry. The zero value
+// is an empty log. It is not safe for concurrent use.
 type span struct {
 	first uint64
 	sizes []uint32

@@ -22,8 +22,8 @@ const (
 //
 // raft stores a vote in two writes: the term of the vote, and then the
 // candidate. A crash between them leaves the term of the new vote together with
-// the old candidate. If the old candidate repeats its request, raft then grants
-// it the vote without comparing the logs (hashicorp/raft issue 661). In
+// the old candidate. If the old candidate asks in the new term, raft then
+// grants it the vote without comparing the logs (hashicorp/raft issue 661). In
 // stableStore, the first write only stores the term in memory, and the second
 // write makes both durable in one transaction. This loses nothing, because raft
 // answers the request only after the second write. Until then, reads return the
@@ -33,7 +33,7 @@ type stableStore struct {
 	acked *acked
 
 	mu     sync.Mutex
-	rec    raftRecord // what is on disk; guarded by mu
+	rec    raftRecord // the record on disk; guarded by mu
 	voting *uint64    // term of a vote whose candidate has not been written yet; guarded by mu
 }
 

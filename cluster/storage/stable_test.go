@@ -34,8 +34,8 @@ func wantVote(t testing.TB, s raft.StableStore, term uint64, candidate string) {
 	}
 }
 
-// TestVote_CrashBetween reproduces hashicorp/raft issue 661: a crash between
-// the two writes of a vote.
+// TestVote_CrashBetween simulates the crash of hashicorp/raft issue 661,
+// between the two writes of a vote. The earlier vote must remain.
 func TestVote_CrashBetween(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		s, cfg := newNode(t, kind)

@@ -72,8 +72,8 @@ func (s *Stores) syncAndOpen() error {
 	return s.open()
 }
 
-// open reads everything before it changes anything. Then it repairs what a
-// crash interrupted, and opens the stores.
+// open reads all data before it changes any. Then it completes the operations
+// that a crash interrupted, and opens the stores.
 func (s *Stores) open() error {
 	cfg := s.cfg
 	bad := corrupter{dir: cfg.Dir, nodeID: cfg.NodeID}
@@ -210,9 +210,9 @@ func createFiles(cfg Config, m mark) error {
 	return nil
 }
 
-// openLog scans the log, compares it with everything else on disk, and only
-// then opens it for writing. stale says that the newest snapshot replaces the
-// log.
+// openLog scans the log, and compares it with everything else on disk. It opens
+// a raft-wal log only after that. stale says that the newest snapshot replaces
+// the log.
 func (s *Stores) openLog(m mark, bad corrupter, snaps snapshotScan) (disk diskLog, sp span, stale bool, err error) {
 	if s.cfg.LogKind == LogKindBoltDB {
 		b, err := openBoltLog(boltLogPath(s.cfg.Dir), bad)
@@ -404,7 +404,7 @@ func (s *Stores) Close() error {
 	return s.release()
 }
 
-// release closes what is open, the log first and the lock last.
+// release closes everything that is open, the log first and the lock last.
 func (s *Stores) release() error {
 	var errs []error
 	if s.log != nil {

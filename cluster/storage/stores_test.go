@@ -276,7 +276,8 @@ func TestLog_RefusesGaps(t *testing.T) {
 }
 
 // TestLog_RefusesGapBehindSnapshot reproduces hashicorp/raft issue 697: raft
-// still remembers its last entry after the log has been deleted.
+// still remembers its last entry after the log has been deleted. The log
+// refuses the append that follows this entry.
 func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		var f fatals

@@ -28,7 +28,8 @@ func twoImages(t *testing.T, kind string, n uint64, size int) (cfg storage.Confi
 	return cfg, before, after
 }
 
-// TestWAL_TornAtEveryByte cuts the last append short at every byte.
+// TestWAL_TornAtEveryByte cuts the last append short, at every byte at first
+// and then at every third byte.
 func TestWAL_TornAtEveryByte(t *testing.T) {
 	cfg, before, after := twoImages(t, storage.LogKindWAL, 3, 60)
 	path := segments(t, before)[0]
@@ -182,7 +183,7 @@ func TestWAL_CrashBeforeRotation(t *testing.T) {
 
 // TestRaftWAL_SealedTail checks the behavior that rotate works around. Raft-wal
 // refuses all appends after a crash between sealing a segment and changing its
-// list. When this test fails, the work-around can be removed.
+// list. When this test fails, the workaround can be removed.
 func TestRaftWAL_SealedTail(t *testing.T) {
 	dir := t.TempDir()
 	w, err := wal.Open(dir, wal.WithSegmentSize(4096))

@@ -21,8 +21,8 @@ import (
 // raft-wal commits the list before it creates the file of a new segment. So a
 // missing file may be the result of a crash in between, and raft-wal creates a
 // new one without an error. segmentList makes the file durable, with its full
-// size, before the list names it. So a segment that is missing or too short was
-// lost.
+// size, before the list names it. So if a listed segment is missing or too
+// short, data was lost.
 type segmentList struct {
 	kv  *kv
 	dir string // directory of the segments

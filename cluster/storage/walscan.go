@@ -322,8 +322,8 @@ func decodeEntry(b []byte, l *raft.Log) (err error) {
 	return (&wal.BinaryCodec{}).Decode(b, l)
 }
 
-// checkSealed checks that a segment that the list calls sealed is complete.
-// Everything in a sealed segment was acknowledged.
+// checkSealed checks that the segment is complete, because the list calls it
+// sealed. Everything in a sealed segment was acknowledged.
 func (f *segmentFile) checkSealed() error {
 	if f.indexStart == 0 {
 		return f.s.bad.at(f.path, f.next(), "%s, but the segment was sealed", f.stop)

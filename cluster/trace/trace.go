@@ -33,7 +33,7 @@ type Span struct {
 // group, and ends when the replies have arrived. Reply follows it, and ends when
 // the replies are written to the socket.
 //
-// The leader records three stages, too. Propose lasts from the arrival of the
+// The leader also records three stages. Propose lasts from the arrival of the
 // group until its entry is encoded. Commit lasts until a majority has the entry
 // on disk and the leader's state machine begins to execute it. Apply lasts
 // until the state machine has executed the entry.
@@ -50,9 +50,9 @@ const (
 // Recorder records spans. Its methods are safe for concurrent use and do not
 // block.
 type Recorder interface {
-	// Sampled reports whether a group is traced. The answer is the same on all
-	// nodes that trace the same share of the groups. For a group without a
-	// number, the answer is random.
+	// Sampled reports whether a group is traced. For a group with a number, the
+	// answer is the same on all nodes that trace the same share of the groups.
+	// For a group without a number, the answer is random.
 	Sampled(g Group) bool
 	// Record records the stages of a sampled group. command is the name of its
 	// first command if the spans include Command, else "".
@@ -74,13 +74,13 @@ func (s *Slot) Get() Recorder {
 	return nil
 }
 
-// maxArrivals bounds the groups whose arrival is remembered.
+// maxArrivals bounds the number of arrivals that Arrivals remembers.
 const maxArrivals = 4096
 
 // Arrivals remembers when sampled groups arrived at a leader. Add and Take are not
 // safe for concurrent use; the other methods are.
 type Arrivals struct {
-	Slot *Slot // nil for none
+	Slot *Slot // nil if no group is traced
 	at   map[Group]time.Time
 }
 
@@ -126,9 +126,9 @@ func (a *Arrivals) Take(res *fsm.Result) (all []Arrived) {
 	return all
 }
 
-// Applied records the stages of groups on the leader. stamped is when their
-// entry was encoded, applying is when the state machine began to execute it,
-// and applied is when the state machine had executed it.
+// Applied records the stages of groups on the leader. stamped is the time at
+// which their entry was encoded. The state machine executed the entry from
+// applying to applied.
 func (a *Arrivals) Applied(groups []Arrived, stamped, applying, applied time.Time) {
 	for _, g := range groups {
 		if g.At.After(stamped) { // the leader received the group a second time

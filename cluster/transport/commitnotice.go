@@ -15,19 +15,19 @@ import (
 // raft has no entries to send, it sends such a request after each
 // raft.Config.CommitTimeout, whether the commit index has changed or not.
 // Followers should learn of a commit within milliseconds, because clients wait
-// for it: for a read on a follower, a message, or a lock that is passed on. With
-// such a short CommitTimeout, an idle leader would send hundreds of useless
-// requests a second. So raft's timeout is long, and commitNotices sends a
-// request when a follower has not learned of a commit within the time in the
+// for it: for a read on a follower, a message, or a lock that is passed on.
+// With a CommitTimeout of milliseconds, an idle leader would send hundreds of
+// useless requests a second. So raft's timeout is long, and commitNotices sends
+// a request when a follower has not learned of a commit within the time in the
 // field after.
 //
 // Such a request is an append request without entries, as raft itself would
-// send it, and Transport sends it under the same rules. Its preceding entry is
-// one that the follower has acknowledged to this leader in this term. So the
-// follower accepts the request, unless a later leader has replaced that entry.
-// In that case, the follower's term is higher than that of the request, and the
-// follower refuses it. If a request is lost, raft sends the commit index after
-// its timeout.
+// send it, and Transport sends it under the same rules. The preceding entry
+// that it names is one that the follower has acknowledged to this leader in
+// this term. So the follower accepts the request, unless a later leader has
+// replaced that entry. In that case, the follower's term is higher than that of
+// the request, and the follower refuses it. If a request is lost, raft sends
+// the commit index after its timeout.
 //
 // The methods are safe for concurrent use.
 type commitNotices struct {
@@ -47,18 +47,18 @@ type commitNotices struct {
 	armedAt uint64
 	closed  bool
 	// followers contains the members that have accepted a request of this node
-	// as leader, each with its latest such request. tell removes a member that
-	// does not accept a notice.
+	// as leader, each with data of the latest such request. tell removes a
+	// member that does not accept a notice.
 	followers map[raft.ServerID]*noticed
 }
 
-// noticed is what a leader knows about a follower.
+// noticed is a leader's knowledge about a follower.
 type noticed struct {
 	target raft.ServerAddress
 	header raft.RPCHeader
 	term   uint64 // term of the leader
-	// last is the last entry that the follower is known to share with the
-	// leader, and lastTerm is the term of that entry.
+	// last is the log index of the last entry that the follower is known to
+	// share with the leader, and lastTerm is the term of that entry.
 	last, lastTerm uint64
 	accepted       uint64 // highest commit index that the follower has accepted
 	sending        bool
@@ -71,8 +71,8 @@ func newCommitNotices(
 	return &commitNotices{after: after, send: send, ctx: ctx, followers: make(map[raft.ServerID]*noticed)}
 }
 
-// due returns the commit index that the follower has not accepted yet, or 0 if
-// there is none.
+// due returns the highest commit index that a request may tell the follower, or
+// 0 if the follower has accepted it already.
 func (f *noticed) due(commit uint64) uint64 {
 	if upTo := min(commit, f.last); upTo > f.accepted {
 		return upTo

@@ -74,8 +74,8 @@ func TestCommitNotices(t *testing.T) {
 	}
 }
 
-// TestCommitNotices_Refused checks that a follower that does not accept a
-// notice gets no further notice until it has accepted a request of raft.
+// TestCommitNotices_Refused checks that a follower gets no further notice after
+// it has refused one, until it has accepted a request of raft.
 func TestCommitNotices_Refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0

@@ -8,17 +8,17 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// repeatEvery is the minimum time between two log lines about the same failure
-// of the same peer.
+// repeatEvery is the minimum time between two lines at the error level about
+// the same failure of the same peer.
 const repeatEvery = 30 * time.Second
 
 // repeatLogger is the logger that raft uses. If a member does not answer, raft
 // tries again several times a second and logs every failure. A node that is
 // down, or that was added and has not been started, would thus fill the
 // leader's log. The leader also sends a snapshot again and again to a member
-// that does not accept it. repeatLogger logs the first failure, and after that
-// one failure in each period of repeatEvery. It logs the others at the debug
-// level.
+// that does not accept it. For each such message and peer, repeatLogger logs
+// the first failure as an error, and after that at most one failure per
+// repeatEvery. It logs the others at the debug level.
 type repeatLogger struct {
 	hclog.Logger
 
@@ -43,8 +43,9 @@ func (l *repeatLogger) Error(msg string, args ...any) {
 	l.Logger.Error(msg, args...)
 }
 
-// repeated reports whether the line is one of those that raft repeats, and was
-// logged less than repeatEvery ago.
+// repeated reports whether the line must not be logged as an error. That is the
+// case if raft repeats such lines, and if a line with the same message and peer
+// was logged as an error less than repeatEvery ago.
 func (l *repeatLogger) repeated(msg string, args []any) bool {
 	switch msg {
 	case "failed to heartbeat to", "failed to install snapshot", "failed to send snapshot to":

@@ -10,8 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// TestRepeatLogger checks that a member that does not answer for an hour causes
-// two log lines a minute.
+// TestRepeatLogger checks that a member causes two errors a minute in the log
+// if it does not answer, or if it does not accept a snapshot. It also checks
+// that other errors are not limited.
 func TestRepeatLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

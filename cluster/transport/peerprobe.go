@@ -17,11 +17,11 @@ var errNotReplicating = errors.New("this node no longer leads in the term of the
 // does not answer.
 const peerProbeEvery = 100 * time.Millisecond
 
-// peerProbe delays the entries and snapshots for a member that does not answer
-// until the member can be reached again.
+// peerProbe delays entries and snapshots: after a member has failed to answer,
+// they wait until the member can be reached again.
 //
-// hashicorp/raft 1.7.3 doubles a pause after each failed request, up to ten
-// seconds, and nothing ends the pause early. A member that answers again
+// hashicorp/raft 1.7.3 doubles a pause after each failed request, up to about
+// ten seconds, and nothing ends the pause early. A member that answers again
 // receives heartbeats but no entries until the pause is over. Until then it
 // does not count for a majority, although the leader could send entries. So
 // after a failure, the next request waits until a heartbeat has reached the
@@ -32,14 +32,14 @@ const peerProbeEvery = 100 * time.Millisecond
 // sends them so rarely that only the append requests keep its followers from
 // campaigning (simulator, seed 628).
 type peerProbe struct {
-	// replicatesTo reports whether this node leads in term, and the node id is
-	// a member.
+	// replicatesTo reports whether this node leads in term and the node id is a
+	// member.
 	replicatesTo func(id raft.ServerID, term uint64) bool
 	ctx          context.Context // ends with the node
 
 	mu sync.Mutex
-	// away contains the members whose last request failed. The channel is
-	// closed when the member has been reached. Guarded by mu.
+	// away contains the members to which the last request failed. Each channel
+	// is closed when its member has been reached. away is guarded by mu.
 	away map[raft.ServerID]chan struct{}
 }
 
@@ -77,7 +77,7 @@ func (p *peerProbe) send(id raft.ServerID, term uint64, heartbeat, request func(
 }
 
 // await waits until the member has been reached after its last failure. It
-// returns nil immediately if the last request succeeded.
+// returns nil immediately if the member is not in away.
 func (p *peerProbe) await(id raft.ServerID, term uint64, heartbeat func() error) error {
 	p.mu.Lock()
 	back := p.away[id]

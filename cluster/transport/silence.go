@@ -17,8 +17,9 @@ import (
 // detectors of Chen, Toueg and Aguilera ("On the Quality of Service of Failure
 // Detectors", 2002): twice the longest pause of the last 10 to 20 s, plus 50
 // ms. So a leader whose heartbeats are late because its processor is busy gets
-// more time. This limit is never below the shortest or above the longest time
-// that was passed to NewSilence.
+// more time. A pause that is not shorter than the longest time passed to
+// NewSilence does not count. This limit is never below the shortest or above
+// the longest time that was passed to NewSilence.
 //
 // A pause is the time from the answer of this node to the next request. While a
 // request is unanswered, this node may be writing to a slow disk, and the
@@ -49,8 +50,8 @@ const (
 	pauseMargin = 50 * time.Millisecond
 )
 
-// NewSilence returns a Silence with the shortest and the longest time that Left
-// allows. If shortest is 0, no node counts as silent.
+// NewSilence returns a Silence whose limit for a pause is at least shortest and
+// at most longest. If shortest is 0, no node counts as silent.
 func NewSilence(shortest, longest time.Duration) *Silence {
 	return &Silence{shortest: shortest, longest: longest, nodes: make(map[string]*pauses)}
 }
@@ -100,7 +101,7 @@ func (s *Silence) began(node string, first bool) {
 }
 
 // ended records that a request of a node was answered, or that its connection
-// has ended.
+// has ended before the answer.
 func (s *Silence) ended(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +130,8 @@ func (l listened) Accept() (net.Conn, error) {
 }
 
 // heardConn is a connection on which another node sends requests to this node,
-// one after the other. It tells the Silence when a request arrives and when
-// this node has answered it.
+// one after the other. It reports each arriving request, and its answer, to the
+// Silence.
 type heardConn struct {
 	net.Conn
 	node    string

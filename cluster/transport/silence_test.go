@@ -46,8 +46,8 @@ func TestSilence_FollowsPauses(t *testing.T) {
 		s.beat()
 		left(t, s, time.Second) // the longest time, although the pauses would allow 1.45 s
 
-		// A pause longer than the longest time counts as a failure, and does not
-		// raise the limit.
+		// The limit does not exceed the longest time after an even longer pause
+		// either.
 		time.Sleep(5 * time.Second)
 		s.beat()
 		left(t, s, time.Second)
@@ -61,8 +61,9 @@ func TestSilence_FollowsPauses(t *testing.T) {
 	})
 }
 
-// TestSilence_OwnWork checks that the time in which this node owes an answer does
-// not count as silence of the other node.
+// TestSilence_OwnWork checks that a longer limit applies while this node owes
+// an answer. It also checks that a node counts as silent some time after its
+// connection has ended.
 func TestSilence_OwnWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSilence(200*time.Millisecond, time.Second)
@@ -85,7 +86,8 @@ func TestSilence_OwnWork(t *testing.T) {
 		time.Sleep(150 * time.Millisecond)
 		left(t, s, 50*time.Millisecond)
 
-		// When the connection has ended, this node no longer owes an answer.
+		// The other node counts as silent some time after its connection has
+		// ended.
 		exchange()
 		if err := c.Close(); err != nil {
 			t.Fatal(err)

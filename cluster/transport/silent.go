@@ -10,9 +10,9 @@ import (
 // ends before the change that admitted it. Silent refuses pre-votes until the
 // node has settled.
 //
-// raft does not ask the store before it grants a pre-vote. A candidate that has
-// the pre-vote of a node without a leader raises the term again and again, and
-// so deposes the leader that this node waits for.
+// raft does not ask the store before it grants a pre-vote. With the pre-votes
+// of nodes that know no leader, a candidate could raise the term again and
+// again, and so depose the leader for which this node waits.
 type Silent struct {
 	*Transport
 	settling func() bool

@@ -1,7 +1,7 @@
 // Package transport carries the messages of hashicorp/raft 1.7.3 over the peer
-// port (package rpc), and adds what raft's own transport does not guarantee. It
-// also probes members that do not answer, and limits the number of raft's log
-// lines about them.
+// port (package rpc), and adds guarantees that raft's own transport does not
+// give. It also probes members that do not answer, and limits the number of
+// raft's log lines about them.
 package transport
 
 import (
@@ -31,15 +31,16 @@ import (
 //     HeartbeatTimeout must be longer than a slow fsync.
 //   - It sends no entries that were read after this node's leadership had
 //     ended. See AppendEntries.
-//   - The commit index that it sends does not exceed the entries that the
+//   - The commit index that it sends does not exceed the last entry that the
 //     follower shares with the leader once the request has succeeded (see
-//     commitFor), nor the entries that the leader's disk has (see
+//     commitFor), nor the last entry on the leader's disk (see
 //     raftlog.Log.Durable).
 //   - It delays entries for a member that does not answer. See peerProbe.
 //   - It sends followers a commit index that no entry carries. See commitNotices.
-//   - It repeats a request for a vote or for entries on another connection if
-//     the connection that it had kept was broken. See RequestVote.
-//   - It sends no requests for pre-votes if this node was removed. See
+//   - It repeats a vote request, or an append request that is not a heartbeat,
+//     on another connection if the connection that it had kept was broken. See
+//     RequestVote.
+//   - It sends no pre-vote requests if this node knows that it was removed. See
 //     RequestPreVote.
 //   - It measures the pauses between the requests of other nodes. See Silence.
 type Transport struct {
@@ -54,7 +55,8 @@ type Transport struct {
 	silence  *Silence
 }
 
-// Config is what a Transport needs. All fields except LeaderSilence are required.
+// Config contains the settings and functions that a Transport needs. All fields
+// except LeaderSilence are required.
 type Config struct {
 	Mux       *rpc.Mux
 	Addresses raft.ServerAddressProvider
@@ -74,12 +76,12 @@ type Config struct {
 	// which a node may send nothing before it counts as silent: see Silence. If
 	// LeaderSilence is 0, no node counts as silent.
 	LeaderSilence, MaxSilence time.Duration
-	// CommitNotice is how long followers wait for a commit index that no entry
-	// carries.
+	// CommitNotice is the time after which the Transport sends a commit index
+	// to followers if no entry has carried it.
 	CommitNotice time.Duration
 
-	// Closing reports whether this node is stopping. From then on, errors are
-	// logged at the debug level only.
+	// Closing reports whether this node is stopping. From then on, the
+	// Transport logs errors at the debug level only.
 	Closing func() bool
 	// Removed reports whether this node knows that it is no longer a member.
 	Removed func() bool
@@ -124,20 +126,20 @@ var errNoEntry = errors.New("only a snapshot contains the entry")
 //
 // hashicorp/raft 1.7.3 stops the goroutines that replicate when leadership
 // ends, but does not wait for them. Such a goroutine reads the preceding entry
-// and the entries one by one. Meanwhile the main loop may already be replacing
-// the log by that of the next leader, or emptying it for a snapshot. The
-// goroutine then has a mixture: an entry of the next leader that follows an
-// entry of this leader, although the next leader does not have the latter. A
-// member that has not heard of the next term would store the mixture, and the
-// next leader would take the preceding entry for its own.
+// and the entries one by one. Meanwhile, the main loop may already be replacing
+// the log with that of the next leader, or emptying it for a snapshot. The
+// goroutine then has a mixture: an entry of the next leader after an entry of
+// this leader that the next leader does not have. A member that has not heard
+// of the next term would store the mixture, and the next leader would take the
+// preceding entry for its own.
 //
 // So AppendEntries sends the request only if this node still leads the term
 // after everything was read. raft changes the state and the term before it
 // changes the log, so in that case the log was not replaced while it was read.
 // This also excludes the stand-in for the last entry of a snapshot, because
 // GetLog returns it only on a node that does not lead (see
-// raftlog.SnapshotEnd). AppendEntries searches the whole request for the
-// stand-in nevertheless.
+// raftlog.SnapshotEnd). Nevertheless, AppendEntries also searches the entries
+// of the request for the stand-in.
 func (t *Transport) AppendEntries(
 	id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
@@ -196,18 +198,17 @@ func (t *Transport) Close() error {
 
 // commitFor returns the commit index that a request may carry: at most the
 // index of the request's last entry. After that entry, a follower may have
-// other entries, from an earlier leader. In the Raft paper a follower ignores a
-// commit index beyond the last new entry. hashicorp/raft 1.7.3 instead treats
-// everything in the follower's log up to the commit index as committed. Its
-// leader reads the end of the log before it reads the commit index. If an entry
-// is appended and committed in between, the leader sends a commit index beyond
-// the entries of the request.
+// other entries, from an earlier leader. In the Raft paper, a follower ignores
+// the part of a commit index that is beyond the last new entry. hashicorp/raft
+// 1.7.3 instead treats everything in the follower's log up to the commit index
+// as committed. A leader reads the end of the log before it reads the commit
+// index. If an entry is appended and committed in between, the leader sends a
+// commit index beyond the entries of the request.
 func commitFor(args *raft.AppendEntriesRequest) uint64 {
 	return min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
 
-// heartbeat returns a function that sends the same request as raft's
-// heartbeats.
+// heartbeat returns a function that sends a request like a heartbeat of raft.
 func (t *Transport) heartbeat(
 	id raft.ServerID, target raft.ServerAddress, header raft.RPCHeader, term uint64,
 ) func() error {

@@ -45,7 +45,7 @@ func logOf(term, first, last uint64) (list []*raft.Log) {
 // TestTransport_CommitIndex: a goroutine of the leader read the end of its log
 // long before it read the commit index. So it sends a commit index beyond the
 // entries that the follower shares with the leader. After these entries, the
-// follower has entries of an earlier leader.
+// follower has entries of an earlier leader, which it must not commit.
 func TestTransport_CommitIndex(t *testing.T) {
 	t.Parallel()
 	store := raft.NewInmemStore()
@@ -95,13 +95,13 @@ func TestTransport_CommitIndex(t *testing.T) {
 	}
 }
 
-// TestTransport_Deposed checks that a leader does not send entries that its
-// goroutine read while the leadership of its node ended.
+// TestTransport_Deposed checks that a node does not send entries of a term in
+// which it no longer leads.
 func TestTransport_Deposed(t *testing.T) {
 	t.Parallel()
 	heard := newTestTransport(t, nil)
 	leads := newTestTransport(t, func(term uint64) bool { return term == 4 })
-	// The previous entry is of this leader, and the last entry is of the next one.
+	// The preceding entry is of this leader, and the entry after it is of the next one.
 	req := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 5, PrevLogTerm: 3, Entries: logOf(4, 6, 6), LeaderCommitIndex: 4}
 	if err := leads.AppendEntries("a", heard.LocalAddr(), &req, &raft.AppendEntriesResponse{}); !errors.Is(err, errDeposed) {
 		t.Errorf("AppendEntries: %v, want %v", err, errDeposed)

@@ -1,4 +1,4 @@
-// Package verdict says in words what the status of all nodes means: whether the
+// Package verdict summarizes the status of all nodes in sentences: whether the
 // cluster is healthy, how many more failures it tolerates, what is wrong, and
 // what an operator should do.
 package verdict
@@ -17,10 +17,10 @@ import (
 const (
 	Healthy  = "healthy"
 	Degraded = "degraded"  // there is a leader, and something needs attention
-	NoLeader = "no_leader" // the node that was asked reaches no leader
+	NoLeader = "no_leader" // the asked node reaches no leader
 )
 
-// Verdict is what the status of all nodes says about the cluster as a whole.
+// Verdict describes the cluster as a whole, according to the status of all nodes.
 type Verdict struct {
 	State    string `json:"state"`    // Healthy, Degraded or NoLeader
 	Sentence string `json:"sentence"` // the verdict in one sentence
@@ -31,15 +31,15 @@ type Verdict struct {
 	Majority  int `json:"majority"`
 	Reachable int `json:"reachable"`
 	// Tolerates is the number of further voters that may fail while the cluster
-	// continues to accept writes. A voter that is far behind does not count: if
-	// another voter failed, writes would have to wait until the voter that is
-	// behind has caught up, and it may never catch up.
+	// continues to accept writes. A voter that is starting or far behind does
+	// not count: if another voter failed, writes would have to wait until that
+	// voter has caught up, and it may never catch up.
 	Tolerates int       `json:"tolerates"`
-	Problems  []Problem `json:"problems"` // why the cluster is degraded
+	Problems  []Problem `json:"problems"` // reasons why the cluster is not healthy
 	Advice    []string  `json:"advice"`
 }
 
-// Problem is one reason why a cluster is degraded.
+// Problem is one reason why a cluster is not healthy.
 type Problem struct {
 	Node   string `json:"node"`
 	Text   string `json:"text"`
@@ -52,11 +52,12 @@ type Problem struct {
 // late.
 const MaxHealthyLag = 20_000
 
-// Assess returns the verdict about a cluster. nodes is what one node reports
-// about all nodes, so the verdict depends on which nodes that node reaches.
+// Assess returns the verdict about a cluster. nodes contains the status of all
+// nodes, as one node reports it. So the verdict depends on the nodes that this
+// node reaches.
 func Assess(nodes []health.NodeStatus) Verdict {
 	v := Verdict{Leader: LeaderOf(nodes), Problems: []Problem{}, Advice: []string{}}
-	current := 0 // voters that accept entries and are not far behind the leader
+	current := 0 // voters that accept entries, and are neither starting nor far behind
 	for _, n := range nodes {
 		if !n.Voter || n.Role == "removed" { // the status may come from a removed node, which still lists itself
 			continue
@@ -99,7 +100,8 @@ func Assess(nodes []health.NodeStatus) Verdict {
 	return v
 }
 
-// assessReach adds what is wrong with the connection of a node to the cluster.
+// assessReach adds a problem if a node is unreachable, removed, starting or far
+// behind.
 func (v *Verdict) assessReach(n health.NodeStatus, nodes []health.NodeStatus) {
 	switch witness := reachedBy(n.ID, nodes); {
 	case !n.Reachable && witness != "":
@@ -147,8 +149,8 @@ const (
 	maxRoundTrip = 100.0 // milliseconds
 )
 
-// assessLinks adds what is wrong with the links of a node to members that other
-// nodes reach.
+// assessLinks adds problems and advice about the links from a node to other
+// nodes that answer the asked node.
 func (v *Verdict) assessLinks(n health.NodeStatus, nodes []health.NodeStatus) {
 	if !n.Reachable || n.Role == "removed" {
 		return
@@ -168,7 +170,7 @@ func (v *Verdict) assessLinks(n health.NodeStatus, nodes []health.NodeStatus) {
 	}
 }
 
-// assessRoom adds what is wrong with the disk or the memory of a node.
+// assessRoom adds problems and advice about the disk and the memory of a node.
 func (v *Verdict) assessRoom(n health.NodeStatus) {
 	size := func(n int64) string { return units.BytesSize(float64(n)) }
 	const freeDisk = "free space on the disk of the data directory, or move the node to a larger disk"
@@ -201,7 +203,7 @@ func (v *Verdict) problem(n health.NodeStatus, remedy, format string, args ...an
 	v.Problems = append(v.Problems, Problem{Node: n.ID, Text: text, Remedy: remedy})
 }
 
-// conclude sets the state and the sentence.
+// conclude sets the state and the sentence, and may add advice.
 func (v *Verdict) conclude(nodes []health.NodeStatus) {
 	tolerance := fmt.Sprintf("tolerates %d more failures", v.Tolerates)
 	switch v.Tolerates {
@@ -249,8 +251,8 @@ func (v *Verdict) conclude(nodes []health.NodeStatus) {
 	v.State, v.Sentence = Healthy, "Healthy: "+tolerance
 }
 
-// votersThatAnswer returns how many voters answer the node that was asked, and
-// how many of the other voters answer another node.
+// votersThatAnswer returns how many voters answer the asked node, and how many
+// of the other voters answer another node.
 func votersThatAnswer(nodes []health.NodeStatus) (answering, witnessed int) {
 	for _, n := range nodes {
 		switch {
@@ -264,10 +266,9 @@ func votersThatAnswer(nodes []health.NodeStatus) (answering, witnessed int) {
 	return answering, witnessed
 }
 
-// leaderOutOfReach returns the id of a leader that the node that was asked does
-// not reach, or "" if there is none. A node counts as that leader if a
-// reachable node with the highest term follows it and some node gets answers
-// from it.
+// leaderOutOfReach returns the id of a leader that does not answer the asked
+// node, or "" if there is none. It is the leader of the reachable follower with
+// the highest term. It counts only if some node gets answers from it.
 func leaderOutOfReach(nodes []health.NodeStatus) string {
 	leader, highest := "", uint64(0)
 	for _, n := range nodes {

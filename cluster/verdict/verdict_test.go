@@ -17,7 +17,7 @@ func TestAssess(t *testing.T) {
 	}
 }
 
-// assessCase contains what the nodes report, and what the verdict must say.
+// assessCase contains the status of the nodes, and the expected verdict.
 type assessCase struct {
 	name   string
 	nodes  []health.NodeStatus
@@ -47,7 +47,7 @@ func follows(n health.NodeStatus, leader string) health.NodeStatus {
 	return n
 }
 
-// fullDisk returns a follower without disk space.
+// fullDisk returns a follower whose disk counts as full.
 func fullDisk(id string) health.NodeStatus {
 	n := lowDisk(id)
 	n.DiskFull = true
@@ -108,7 +108,7 @@ func leaderCases() []assessCase {
 	}
 }
 
-// stateCases returns the cases with a node that lacks something.
+// stateCases returns the cases that differ in the state of a node.
 func stateCases() []assessCase {
 	behind, noSnapshot := up("n2", "follower"), up("n2", "follower")
 	behind.Lag = verdict.MaxHealthyLag + 1
@@ -144,7 +144,7 @@ func stateCases() []assessCase {
 	}
 }
 
-// linkCases returns the cases with links between the nodes.
+// linkCases returns the cases that differ in the links between the nodes.
 func linkCases() []assessCase {
 	reaching := linked("n2", "follower",
 		health.Link{To: "n1", Alive: true, RoundTrip: 0.3}, health.Link{To: "n3", Alive: true, RoundTrip: 0.4})

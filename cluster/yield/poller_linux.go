@@ -11,7 +11,7 @@ import (
 // poller makes the scheduler poll the network. The goroutine that calls poll
 // makes a file descriptor readable and then waits for it. So the goroutine is
 // parked until the scheduler asks the kernel which descriptors are ready. The
-// kernel's answer includes the sockets.
+// kernel's answer includes the sockets that are ready.
 type poller struct {
 	conn    syscall.RawConn       // connection to an eventfd; nil if none has been opened
 	signal  func(fd uintptr) bool // p.signaled, stored so that poll does not allocate
@@ -19,8 +19,8 @@ type poller struct {
 	counter [8]byte               // buffer for the number that poll reads from the descriptor
 }
 
-// one is the number that makes an eventfd readable. All bytes are the same, so
-// that the byte order does not matter.
+// one is the number that signaled writes to make the eventfd readable. All its
+// bytes are the same, so that the byte order does not matter.
 var one = [8]byte{1, 1, 1, 1, 1, 1, 1, 1}
 
 // open opens the descriptor, which stays open until the process ends.

@@ -43,7 +43,8 @@ type Pace struct {
 	last time.Time // time of the last yield, or of the first call of Check
 }
 
-// Check calls Now if the goroutine has not done so for Every.
+// Check calls Now if at least Every has passed since it last called Now, or
+// since the first call of Check.
 func (p *Pace) Check() {
 	now := time.Now()
 	switch {

@@ -94,7 +94,7 @@ type control struct {
 	mu     sync.Mutex // held while a command runs
 	nodes  []*process.Node
 	server http.Server
-	served chan error // receives why the server ended; capacity 1
+	served chan error // receives the reason why the server ended; capacity 1
 }
 
 // serveControl listens on the socket of a data directory until close.
@@ -148,7 +148,7 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request, action string) 
 	_, _ = io.WriteString(w, done+"\n")
 }
 
-// run carries out one command and returns what was done.
+// run carries out one command and returns a message about the result.
 func (c *control) run(action, id string) (string, error) {
 	i := slices.IndexFunc(c.nodes, func(n *process.Node) bool { return n.ID == id })
 	if i < 0 {

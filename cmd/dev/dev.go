@@ -177,7 +177,7 @@ func portFree(addr string) error {
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return fmt.Errorf("%w (another cluster running? try --base-port)", err)
+		return fmt.Errorf("%w (is another cluster running? try --base-port)", err)
 	}
 	return ln.Close()
 }

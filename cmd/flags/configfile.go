@@ -38,7 +38,7 @@ func FromFile(flags *pflag.FlagSet, path string) error {
 type fileSetting struct {
 	name, value string
 	line        int
-	err         error // why the value cannot be the value of a flag
+	err         error // set if the value cannot be the value of a flag
 }
 
 // apply sets the flag, unless it is set already. It returns an error if there

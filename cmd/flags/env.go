@@ -47,8 +47,8 @@ var foreignVariables = regexp.MustCompile(`^HOLDFAST_(` +
 	`(CI|REQUIRE|FSM|SIM|STORAGE|RANDOM)_[A-Z_]+|LOCK_(KEY|TOKEN))$`)
 
 // CheckEnv returns an error about each environment variable that begins with
-// HOLDFAST_ and sets no flag of any command. Without this check, a mistyped
-// variable would be ignored silently.
+// HOLDFAST_ and sets no flag of any command, except for foreignVariables.
+// Without this check, a mistyped variable would be ignored silently.
 func CheckEnv(root *cobra.Command) error {
 	known := make(map[string]bool)
 	var names []string

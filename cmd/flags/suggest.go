@@ -28,7 +28,7 @@ func didYouMean(typed string, words []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// flagNames returns the names of all flags that help shows.
+// flagNames returns the names of all flags that are not hidden, except --help.
 func flagNames(flags *pflag.FlagSet) []string {
 	var out []string
 	flags.VisitAll(func(f *pflag.Flag) {

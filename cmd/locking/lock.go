@@ -60,9 +60,9 @@ all nodes began to wait.
 
 lock renews the lease after each third of --ttl. If the lock is lost, lock sends SIGTERM
 to the command, and SIGKILL after --grace. If the cluster does not confirm a renewal in
-time, lock sends SIGTERM --grace before the lease ends, and SIGKILL when it ends. lock
-notices a broken or overwritten lock at the next renewal. If lock itself is killed,
-the kernel kills the command (on Linux).
+time, lock sends SIGTERM when only --grace is left of the lease, and SIGKILL when the
+lease ends. lock notices a broken or overwritten lock at the next renewal. If lock
+itself is killed, the kernel kills the command (on Linux).
 
 With --shared, other owners with --shared may hold the lock at the same time, like the
 readers of a readers-writer lock; an owner without --shared is a writer. With
@@ -70,7 +70,7 @@ readers of a readers-writer lock; an owner without --shared is a writer. With
 owners wait in one queue.
 
 The environment of the command contains HOLDFAST_LOCK_TOKEN, which is the fencing
-token, and HOLDFAST_LOCK_KEY. lock forwards the signals that it gets to the command.
+token, and HOLDFAST_LOCK_KEY. lock forwards the signals it receives to the command.
 If standard input is not a terminal, the command runs in a process group of its own,
 and signals go to the whole group.
 

@@ -218,10 +218,11 @@ func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]listing.L
 // historyLimit bounds the time for which addHistory reads the history of locks.
 const historyLimit = time.Second
 
-// addHistory adds fields from the history of a node to the locks that LOCK ACQUIRE
-// has not taken. If the node refuses or does not answer in time, addHistory leaves
-// the other locks without these fields, because the list is useful without them
-// too. Once the node has refused with NOPERM, addHistory does not ask again.
+// addHistory adds fields from the history of a node to the locks that were not
+// acquired with LOCK ACQUIRE. If the node refuses or does not answer in time,
+// addHistory leaves the other locks without these fields, because the list is
+// useful without them too. Once the node has refused with NOPERM, addHistory does
+// not ask again.
 func (o *locksOptions) addHistory(ctx context.Context, nodes *lock.Nodes, all []listing.Lock) error {
 	if o.noHistory {
 		return nil
@@ -429,7 +430,7 @@ func printInfo(out io.Writer, d listing.Lock) error {
 		}
 		if at := d.Int("acquired-ms"); at > 0 {
 			text := fmt.Sprintf("%s, %s ago", time.UnixMilli(at).Format(time.RFC3339), ms(d, "held-ms"))
-			if _, known := d["waited-ms"]; known { // only for locks that LOCK ACQUIRE has taken
+			if _, known := d["waited-ms"]; known { // only for locks that were acquired with LOCK ACQUIRE
 				text += ", after a wait of " + ms(d, "waited-ms")
 			}
 			line("acquired", text)

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
-// TestPrint checks the output for a lock that LOCK ACQUIRE has not taken, for an
-// empty list, and for a free lock with a delay.
+// TestPrint checks the output for a lock that was not acquired with LOCK
+// ACQUIRE, for an empty list, and for a free lock with a delay.
 func TestPrint(t *testing.T) {
 	var out bytes.Buffer
 	plain := listing.Lock{

@@ -72,7 +72,7 @@ only its owner can read it.`,
 
 // checkOutput returns an error if file exists and is not a regular file. The backup
 // would replace that file. If the file is a device such as /dev/null, no program on
-// the machine could use the device afterwards.
+// the machine could use the device afterward.
 func checkOutput(file string) error {
 	info, err := os.Stat(file)
 	switch {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBackup_KeepsDevices checks that a backup does not replace a file that is not a
-// regular one. The test uses a socket, because only root can make a device.
+// TestBackup_KeepsDevices checks that a backup does not replace a file that is not
+// a regular one. The test checks a socket, the null device and a directory.
 func TestBackup_KeepsDevices(t *testing.T) {
 	dir := t.TempDir()
 	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))

@@ -19,7 +19,7 @@ import (
 
 // debugCommand returns the commands that help to find a problem.
 func debugCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "debug", Short: "Collect what a bug report needs"}
+	cmd := &cobra.Command{Use: "debug", Short: "Collect data for a bug report"}
 	cmd.AddCommand(bundleCommand())
 	return cmd
 }
@@ -39,7 +39,7 @@ func bundleCommand() *cobra.Command {
 	var o bundleOptions
 	cmd := &cobra.Command{
 		Use:   "bundle [ADDR]",
-		Short: "Write an archive with what a bug report needs from all nodes",
+		Short: "Write an archive with data from all nodes for a bug report",
 		Long: `Write an archive with the data that a bug report needs: the status of the cluster,
 and for each node that answers, the output of INFO, the configuration, the metrics,
 the slow log, latencies, clients, refused commands and logins, and the latest events.
@@ -77,7 +77,7 @@ that look like passwords: read the copies before you send the archive.`,
 	f.BoolVar(&o.data, "include-data", false,
 		"add locks with their owners, the audit log, and the arguments of commands in the slow log")
 	f.DurationVar(&o.profile, "profile", 5*time.Second,
-		"with nodes that have --pprof: length of the profile of the processor; 0 for none")
+		"with nodes that have --pprof: length of the CPU profile; 0 for none")
 	return cmd
 }
 

@@ -267,8 +267,8 @@ func (p *problemList) close() error {
 	return errors.Join(p.err, p.file.Close())
 }
 
-// report prints the result of an import. It returns an error if the cluster lacks
-// keys of the source.
+// report prints the result of an import. It returns an error if the import is
+// incomplete: see migrate.Result.Complete.
 func report(out io.Writer, r migrate.Result) error {
 	_, err := fmt.Fprintf(out, "imported:   %d of %d keys, %d function libraries\n", r.Imported, r.Keys, r.Functions)
 	line := func(n int64, format string) {
@@ -277,7 +277,7 @@ func report(out io.Writer, r migrate.Result) error {
 		}
 	}
 	line(r.Expired, "expired:    %d keys whose time to live had passed")
-	line(r.Gone, "deleted:    %d keys, by clients of the source, during the import")
+	line(r.Gone, "deleted:    %d keys that were deleted or expired in the source during the import")
 	line(r.Existing, "different:  %d keys or libraries that the cluster has with another value: "+
 		"--replace overwrites them")
 	line(r.Skipped, "refused:    %d keys or libraries that the cluster cannot store")

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// inspection is what inspect prints.
+// inspection is the output of inspect.
 type inspection struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"` // "backup" or "data directory"
@@ -42,7 +42,7 @@ type offlineInspection struct {
 	Members       []member.Member `json:"members"`
 }
 
-// shownLocks is how many locks inspect prints without --json.
+// shownLocks is the maximum number of locks that inspect prints without --json.
 const shownLocks = 20
 
 // inspectCommand returns the command that shows the content of a backup or a data
@@ -51,7 +51,7 @@ func inspectCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect FILE|DATA-DIR",
-		Short: "Show what is in a backup or in the data directory of a stopped node",
+		Short: "Show the content of a backup or of the data directory of a stopped node",
 		Long: `Show the content of a backup or of the data directory of a stopped node: the cluster,
 the node, the log index, the term and the time, the number of keys by type, and the
 keys with a time to live that may be locks.

@@ -84,7 +84,7 @@ it transfers leadership first.
 
 The leader asks the remaining voters before it removes the node. If fewer than a
 majority of them answer, it refuses the removal, because the cluster could not
-execute writes afterwards. --force removes the node anyway.`,
+execute writes afterward. --force removes the node anyway.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words := []string{"REMOVE", args[0]}
 			if force {

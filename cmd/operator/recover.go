@@ -114,7 +114,8 @@ and then add the other nodes, with empty data directories:
 	return err
 }
 
-// describe prints what the directory contains and what may be lost.
+// describe prints the content of the directory and the losses that are
+// possible.
 func (o *recoverOptions) describe(out io.Writer, s *offline.State) error {
 	wall := time.UnixMicro(s.Machine.Clock().Wall).UTC().Format(time.RFC3339)
 	var others []string

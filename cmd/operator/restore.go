@@ -74,7 +74,7 @@ changed.`,
 	cmd.Flags().StringVar(&o.addr, "addr", "127.0.0.1:6379", "client address of any live node")
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace the data of a cluster that is not empty")
 	cmd.Flags().DurationVar(&o.quarantine, "quarantine", 0,
-		"how long no lock is granted afterwards; 0 for no quarantine "+
+		"how long no lock is granted afterward; 0 for no quarantine "+
 			"(default: the longest TTL in the backup, at most 1h)")
 	o.login.Define(cmd.Flags())
 	return cmd

@@ -24,7 +24,7 @@ import (
 // status --json". /healthz and /readyz need no token. All other pages need the
 // token, if there is one, except that the dashboard also accepts logins.
 type httpPages struct {
-	// notReady returns why the node is not ready, "" if it is.
+	// notReady returns the reason why the node is not ready, or "" if it is ready.
 	notReady func() string
 	status   func() cluster.NodeStatus
 	metrics  http.Handler

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// TestHTTPConns checks that connections without complete requests cannot block a
-// health check.
+// TestHTTPConns checks that connections without complete requests cannot block
+// other requests.
 func TestHTTPConns(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	conns := &httpConns{most: 4}
@@ -57,7 +57,7 @@ func TestHTTPConns(t *testing.T) {
 	if _, err := silent[0].Read(make([]byte, 1)); err == nil {
 		t.Error("the oldest silent connection is still open")
 	}
-	// The server may still be about to learn that it has closed a connection.
+	// The server may not have removed a closed connection yet.
 	testutil.Eventually(t, "at most as many connections as permitted", func() bool {
 		conns.mu.Lock()
 		defer conns.mu.Unlock()

@@ -98,9 +98,9 @@ func (l *joinedListener) dial(ctx context.Context, from net.Addr) (net.Conn, err
 }
 
 // socketPair returns the two ends of a connection within the process. The kernel
-// buffers what is written, so a client may send a whole pipeline before it reads
-// the first reply. With net.Pipe, which has no buffer, both ends would then wait
-// for each other.
+// buffers the written bytes, so a client may send a whole pipeline before it
+// reads the first reply. With net.Pipe, which has no buffer, both ends would
+// then wait for each other.
 func socketPair() (a, b net.Conn, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

@@ -64,8 +64,9 @@ const (
 //
 // The limit is about twice maxMemory, but at most softShare percent of memory.
 // It is higher if the heap contains much more than the data set may have:
-// clients, a snapshot that the node reads, or data that is older than
-// maxMemory. With twice maxMemory, the collector would then run all the time.
+// clients, a snapshot that the node reads, or data that was stored before
+// maxMemory was set. With twice maxMemory, the collector would then run all the
+// time.
 func softLimit(memory uint64, maxMemory int64, live, rest uint64) int64 {
 	hard := int64(math.MaxInt64)
 	if memory > 0 {

@@ -172,7 +172,7 @@ func (o *options) budgetFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.limits.HandshakeTimeout, "handshake-timeout", o.limits.HandshakeTimeout,
 		"time within which a connection must send its first command, unless it has authenticated; 0 for no limit")
 	f.DurationVar(&o.limits.UnauthIdle, "unauth-idle-timeout", o.limits.UnauthIdle,
-		"time that a connection that has not authenticated may take until its next command; 0 for no limit")
+		"time that an unauthenticated connection may take until its next command; 0 for no limit")
 	f.IntVar(&o.limits.FailedLogins, "max-failed-logins", o.limits.FailedLogins,
 		"number of logins of one user that may fail from one address before further logins wait, five times as many "+
 			"for all users together; the count begins again after a minute without a failure")
@@ -211,8 +211,8 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout,
 		"how long a follower waits for its leader before it starts an election; must be well above the slowest fsync")
 	f.DurationVar(&o.options.LeaderSilence, "leader-silence", o.options.LeaderSilence,
-		"how long, at least, the leader may send nothing before the other voters elect another leader, if a majority "+
-			"of the voters finds it silent; with 0, only --heartbeat-timeout applies")
+		"minimum time without a message from the leader before the other voters elect another leader, if a majority "+
+			"of the voters finds the leader silent; with 0, only --heartbeat-timeout applies")
 	f.DurationVar(&o.options.LeaderLease, "leader-lease", o.options.LeaderLease,
 		"how long the voters promise a leader not to vote, so that it answers reads without asking them; delays an "+
 			"election by up to this time, and needs clocks whose rates differ by less than 1%; 0 for no lease")
@@ -268,7 +268,7 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 			"of voters remains; 0 to never remove a member")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
 		"do not wait for --heartbeat-timeout in two cases: campaign at once when the leader's port refuses "+
-			"connections, because its process is gone then, or when a majority of the voters finds the leader silent "+
+			"connections, because its process has ended, or when a majority of the voters finds the leader silent "+
 			"(--leader-silence)")
 	f.IntVar(&o.threads, "threads", 0,
 		"number of processors that the program uses; 0 for one less than the machine has")

@@ -12,7 +12,7 @@ import (
 )
 
 // ports are the listeners of the program. serve binds them before it opens the
-// node: an open node forms or joins a cluster, and must not fail afterwards
+// node: an open node forms or joins a cluster, and must not fail afterward
 // because an address is in use. If the peer port does not use TLS, peers is
 // nil, and package cluster binds the peer address.
 type ports struct{ clients, sentinel, http, peers net.Listener }

@@ -104,8 +104,8 @@ func (o *tlsOptions) validate() error {
 		return fmt.Errorf("--tls-auth-clients=%s has no effect, because --tls-ports contains neither clients nor "+
 			"sentinel", o.authClients)
 	case o.uses("peers") && o.peers.CA == "":
-		return errors.New("TLS between nodes needs --tls-ca-cert-file (or --tls-peer-ca-cert-file), which signs the " +
-			"certificates of the nodes; --tls-ports without peers leaves the peer port without TLS")
+		return errors.New("TLS between nodes needs --tls-ca-cert-file (or --tls-peer-ca-cert-file): the certificate " +
+			"of the authority that signs node certificates; --tls-ports without peers leaves the peer port without TLS")
 	}
 	return nil
 }

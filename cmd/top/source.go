@@ -32,7 +32,7 @@ const (
 	errorRest = 5 * time.Second
 )
 
-// question says what source.look asks the cluster for.
+// question is a request of source.look to the cluster.
 type question struct {
 	locks  bool
 	filter string // text that the keys contain, or owner:NAME
@@ -50,7 +50,7 @@ type seen struct {
 	question question
 	locks    []listing.Lock
 	more     bool  // the cluster has locks that are not in the field locks
-	lockErr  error // why the locks or their history could not be read; nil without an error
+	lockErr  error // set if the locks or their history could not be read
 }
 
 // nodeLoad contains numbers about the clients of a node, from the reply to INFO.
@@ -138,10 +138,10 @@ func (s *source) look(ctx context.Context, q question) seen {
 	return result
 }
 
-// addHistory adds fields from the history of a node to the locks that LOCK ACQUIRE
-// has not taken. If the node refuses or does not answer in time, addHistory leaves
-// the other locks without these fields, because the list is useful without them
-// too.
+// addHistory adds fields from the history of a node to the locks that were not
+// acquired with LOCK ACQUIRE. If the node refuses or does not answer in time,
+// addHistory leaves the other locks without these fields, because the list is
+// useful without them too.
 func (s *source) addHistory(ctx context.Context, addr string, all []listing.Lock) error {
 	if s.noHistory {
 		return nil

@@ -25,7 +25,7 @@ export function draw(tag, props = {}, ...children) {
 export const byId = (id) => document.getElementById(id);
 
 // shown returns a text in which control characters, and characters that change the
-// direction of text, are visible as escapes.
+// direction of text or are invisible, are visible as escapes.
 export function shown(text) {
   return String(text ?? "").replace(
     /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff]/g,
@@ -250,7 +250,7 @@ export function lockLink(l, db) {
   return "/locks/lock?" + query;
 }
 
-// mode returns how a lock is held.
+// mode returns the mode of a lock as text.
 export const mode = (l) => (l.limit > 0 ? `limit ${l.limit}` : shown(l.mode ?? ""));
 
 // countdown returns a function that makes an element show a remaining time,

@@ -5,7 +5,7 @@ const values = remember(form, () => load());
 const names = { cluster: "elections and members", lock: "lease ended", login: "login refused", backup: "backup",
   audit: "audit log", slow: "slow command" };
 const secret = { audit: "the audit log (ACL LOG)", slow: "slow commands (SLOWLOG GET)", lock: "leases that ended (LOCK LIST)" };
-let all = [], drawn = ""; // the events, and what the page shows
+let all = [], drawn = ""; // the events, and the state that the page shows
 
 // text describes an event. For an event of the kind "cluster", the text already
 // contains the fields, so they are not added.
@@ -15,7 +15,7 @@ const text = (e) => e.kind === "cluster" ? e.text
 function show() {
   const find = form.elements.find.value.toLowerCase();
   const wanted = JSON.stringify([find, all]);
-  if (wanted === drawn) return; // to draw a thousand rows again would cost much
+  if (wanted === drawn) return; // drawing a thousand rows again is expensive
   drawn = wanted;
   const found = all.filter((e) => text(e).toLowerCase().includes(find));
   // On a phone, the cells are blocks, which have no roles of their own.

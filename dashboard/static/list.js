@@ -8,12 +8,12 @@ const pageSize = 50; // rows that a page shows at first, and adds each time
 // list shows a list of the API. An answer may contain only a part of the list, so
 // list continues the search until it has found a page of rows, or everything was
 // visited. It repeats the first request after each interval, unless the list needed
-// further requests. The interval is longer if the request took the node long. list
-// returns a function that begins again.
+// further requests. The interval is longer if the node needed much time for the
+// request. list returns a function that begins again.
 //
 // path is the page of the API, and field is the field of its answer with the rows.
-// query returns the parameters of the request. list calls show with the rows that
-// it has found and with whether there may be more.
+// query returns the parameters of the request. list calls show with two arguments:
+// the rows that it has found, and whether there may be more.
 export function list({ path, field, query, show, milliseconds }) {
   let found = [], cursor = "0", visited = 0, took = 0, extended = false;
   let pause = 0; // time until the next refresh: the last answer determines it

@@ -24,7 +24,7 @@ function card(id) {
   return c;
 }
 
-// sentence returns a text with a capital letter and a full stop.
+// sentence returns a text with a capital letter and a period.
 const sentence = (text) => shown(text).replace(/^./, (c) => c.toUpperCase()) + ".";
 
 function show(status) {

@@ -23,7 +23,7 @@ const charts = [
     format: bytes, dashed: "reserve" },
 ];
 
-const limit = 15 * 60 * 1000; // milliseconds that the page keeps of the fine samples
+const limit = 15 * 60 * 1000; // age in milliseconds up to which the page keeps fine samples
 let span = "15m", nodes = {}, plots = [];
 
 // color returns a color of the style sheet.
@@ -124,7 +124,7 @@ function add(fresh) {
 const load = () => attempt(async () => {
   ({ nodes } = await api("traffic", { window: span }));
   draw();
-  put(byId("freshness"), (span === "24h" ? "One sample each 5 minutes" : "Live, one sample each 5 s")
+  put(byId("freshness"), (span === "24h" ? "One sample every 5 minutes" : "Live, one sample every 5 s")
     + "; the lines of a node begin when the node was started. Percentiles are upper bounds, and have gaps where nothing was measured.");
 });
 

@@ -110,7 +110,7 @@ type Series struct {
 	Values map[string]Column `json:"values"`
 }
 
-// Column is the values of one name.
+// Column contains the values of one name.
 type Column []float64
 
 // MarshalJSON implements json.Marshaler. It rounds values that are not integers to

@@ -66,7 +66,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestColumn_JSON checks that values that are not numbers survive JSON.
+// TestColumn_JSON checks that JSON contains null for values that are not
+// finite, and that null is decoded as NaN.
 func TestColumn_JSON(t *testing.T) {
 	text, err := json.Marshal(Column{1, math.NaN(), 0.123456, 1 << 40, math.Inf(1)})
 	if err != nil || string(text) != "[1,null,0.1235,1099511627776,null]" {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # This script stops the node before the package is removed, but not before an
 # upgrade. For a removal, dpkg passes the argument "remove", and rpm passes 0, the
-# number of versions that stay installed.
+# number of versions that remain installed.
 set -e
 case "$1" in
 remove | 0)

@@ -1,6 +1,7 @@
-// Package codec writes and reads the fields of entries, groups and snapshots:
-// variable-length integers as in encoding/binary, and strings that follow their
-// length. The formats are kept on disk, so their encoding must not change.
+// Package codec writes and reads the fields of entries, groups, snapshots and
+// the files of the history of locks: variable-length integers as in
+// encoding/binary, and strings that follow their length. These formats are kept
+// on disk, so their encoding must not change.
 package codec
 
 import (
@@ -10,28 +11,27 @@ import (
 	"unsafe"
 )
 
-// These errors report a failure to decode an entry, a group or a snapshot.
+// These errors report that bytes cannot be decoded.
 var (
-	// ErrShort means that an entry, group or snapshot ends in the middle of a
-	// field.
+	// ErrShort means that the bytes end in the middle of a field.
 	ErrShort = errors.New("ends in the middle of a field")
 	// ErrChecksum means that bytes have changed since they were written.
 	ErrChecksum = errors.New("checksum does not match")
-	// ErrVersion means that a newer program wrote the bytes.
+	// ErrVersion means that a newer program must have written the bytes.
 	ErrVersion = errors.New("format version is not known to this program")
 	// ErrFormat means that the bytes do not have the required format.
 	ErrFormat = errors.New("malformed")
 )
 
-// AppendString appends the length of s in bytes, and s.
+// AppendString appends the length of s, in bytes, and then s.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(s)))
 	return append(dst, s...)
 }
 
-// Decoder reads fields one after the other. After an error all fields read as
-// zero, so a caller may read several fields before it checks Err. A Decoder is
-// not safe for concurrent use.
+// Decoder reads fields one after the other. After an error, all further fields
+// are read as zero, so a caller may read several fields before it checks Err. A
+// Decoder is not safe for concurrent use.
 type Decoder struct {
 	Rest []byte // bytes that have not been read yet
 	Err  error  // the first error

@@ -13,8 +13,8 @@ const (
 	msgOutOfRange  = "ERR value is out of range"
 )
 
-// positive parses a count that must not be negative. Its name follows the text
-// of Redis' error message, "must be positive", although 0 is allowed.
+// positive parses a count that must not be negative. The function is named
+// after the error message of Redis, "must be positive", although 0 is allowed.
 func positive(arg []byte, msg string) (n int64, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	if !ok || n < 0 {
@@ -63,8 +63,9 @@ func randomCount(args [][]byte, word string) (count int64, with bool, fail fsm.R
 	return count, with, fsm.Null
 }
 
-// span converts start and end to the half-open range [from, to) of n elements.
-// Both start and end are inclusive. A negative number counts from the end.
+// span converts start and end to a half-open range [from, to) of the positions
+// of n elements. Both start and end are inclusive. A negative number counts
+// from the end.
 func span(start, end int64, n int) (from, to int) {
 	size := int64(n)
 	if start < 0 {

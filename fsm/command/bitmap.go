@@ -379,7 +379,8 @@ const (
 	msgBitReadOnly = "ERR BITFIELD_RO only supports the GET subcommand"
 )
 
-// overflow is what BITFIELD does with a number that does not fit its field.
+// overflow is the way in which BITFIELD handles a number that does not fit into
+// its field.
 type overflow byte
 
 const (
@@ -456,7 +457,7 @@ func (op *bitOp) field(arg []byte) bool {
 }
 
 // offset parses the position at which a field begins: the number of a bit, or #
-// followed by a multiple of the field's width.
+// followed by a number that is multiplied by the field's width.
 func (op *bitOp) offset(arg []byte) bool {
 	unit := int64(1)
 	if len(arg) > 0 && arg[0] == '#' {
@@ -507,8 +508,8 @@ func (op *bitOp) set(s []byte, value int64) {
 	}
 }
 
-// sum adds two numbers and makes the result fit into the field in the way that
-// the overflow mode demands. fits is false if the exact result did not fit.
+// sum adds two numbers and makes the result fit into the field as the overflow
+// mode demands. fits is false if the exact sum does not fit.
 func (op *bitOp) sum(value, add int64) (result int64, fits bool) {
 	var high, low bool // whether the sum is too high or too low for the field
 	limits := [2]int64{0, 1<<(op.bits&63) - 1}

@@ -160,7 +160,7 @@ func lifetimeAt(c *fsm.Ctx, ts int64) lifetime {
 
 // lifetimeIn parses the time to live in the arguments of SET and similar
 // commands. Like Redis, it returns an error for zero, for negative numbers, and
-// for numbers that overflow 64 bits when converted to milliseconds.
+// for times that overflow 64 bits in milliseconds.
 func lifetimeIn(c *fsm.Ctx, unit timeUnit, arg []byte, name string) (l lifetime, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	if !ok {
@@ -253,10 +253,11 @@ func expireGeneric(c *fsm.Ctx, args [][]byte, unit timeUnit) fsm.Reply {
 	return fsm.One
 }
 
-// later reports whether a ends after b. a must have an end; if b has none, later
-// returns false. If both end at the same wall-clock time, they count as equal,
-// even if the two clocks have drifted between the commands that set the
-// lifetimes. Otherwise the lease clock decides.
+// later reports whether a ends after b. a must have an end; if b has none,
+// later returns false. If both end at the same wall-clock time, they count as
+// equal, even if the two clocks have drifted between the commands that set the
+// lifetimes. Otherwise the lease clock decides, unless both deadlines are
+// fsm.Never.
 func later(a, b lifetime) bool {
 	switch {
 	case b.deadline == 0 && !b.past:
@@ -300,16 +301,16 @@ func renewLease(c *fsm.Ctx, o *keyspace.Object, l lifetime, expires bool) {
 	c.Notify("g", "expire", n.Key)
 }
 
-// Replies of TTL and PTTL for a key that does not exist and for a key that does
-// not expire.
+// These are the replies of TTL and similar commands for a key that does not
+// exist and for a key that does not expire.
 const (
 	ttlNoKey = -2
 	ttlNone  = -1
 )
 
 // remaining returns the time to live of a key in milliseconds, rounded up, so
-// that it never reports less than what remains. It returns ttlNoKey or ttlNone
-// if there is no time to live.
+// that the result is never less than the remaining time. It returns ttlNoKey or
+// ttlNone if there is no time to live.
 func remaining(c *fsm.Ctx, key []byte) int64 {
 	o := c.Lookup(key)
 	switch {

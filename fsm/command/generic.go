@@ -331,7 +331,7 @@ func storeAsNew(c *fsm.Ctx, o *keyspace.Object) {
 	c.Assign(o)
 }
 
-// Limits of the encodings of strings in Redis.
+// These constants describe how Redis encodes strings.
 const (
 	embeddedBytes  = 44    // longer strings are "raw"
 	sharedIntegers = 10000 // all keys share the objects of integers below this number

@@ -285,8 +285,8 @@ const (
 
 var geoStoreAccess = fsm.Access{Mode: "OW", Flags: "update"}
 
-// georadiusSpecs returns the key specs of the two commands that may store their
-// results. from is the index of their first option.
+// georadiusSpecs returns the key specs of GEORADIUS or GEORADIUSBYMEMBER. from
+// is the index of the command's first option.
 func georadiusSpecs(from int) []fsm.KeySpec {
 	return []fsm.KeySpec{
 		{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},

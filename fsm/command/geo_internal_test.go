@@ -57,8 +57,8 @@ func scattered(n int, middle geo.Point, degrees float64) *keyspace.Collection {
 	return v
 }
 
-// TestGeo_Search checks that a search finds all members in the area, and only
-// those, whichever cells it visits.
+// TestGeo_Search checks that a search finds as many members as the area
+// contains, whichever cells it visits.
 func TestGeo_Search(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	v := scattered(3000, geo.Point{Lon: 10, Lat: 50}, 8)
@@ -85,8 +85,9 @@ func TestGeo_Search(t *testing.T) {
 	}
 }
 
-// TestGeo_Most checks that a search fails once it has looked at the maximum
-// number of members.
+// TestGeo_Most checks that a search fails if it would have to look at more
+// members than its limit, and that a search with ANY stops once it has found
+// enough members.
 func TestGeo_Most(t *testing.T) {
 	v := scattered(500, geo.Point{Lon: 10, Lat: 50}, 0.01)
 	s := geo.Shape{Center: geo.Point{Lon: 10, Lat: 50}, Radius: 2, Unit: 1000}

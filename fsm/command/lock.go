@@ -187,8 +187,8 @@ func lockToken(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(latestToken(c, o)))
 }
 
-// latestToken returns the token of a lock. If the lock has several holders, it
-// returns the highest of their tokens.
+// latestToken returns the token of a lock. If the lock may have several
+// holders, it returns the highest token of a holder whose lease has not ended.
 func latestToken(c *fsm.Ctx, o *keyspace.Object) fsm.Pos {
 	if o.Type != keyspace.TypeLock {
 		return o.Token
@@ -250,8 +250,8 @@ func acquireFeature(args [][]byte) int {
 	return 0
 }
 
-// parseAcquire parses LOCK ACQUIRE. Only the internal form may name the client.
-// The options SHARED and LIMIT are accepted only if many is set.
+// parseAcquire parses LOCK ACQUIRE. Only the internal form may have the option
+// CLIENT. The options SHARED and LIMIT are accepted only if many is set.
 func parseAcquire(args [][]byte, many bool) (a acquisition, fail fsm.Reply) {
 	internal := string(args[0]) == AcquireCommand
 	a.key, a.owner = args[2], args[3]
@@ -301,8 +301,8 @@ func parseAcquire(args [][]byte, many bool) (a acquisition, fail fsm.Reply) {
 	return a, checkLease(a.px)
 }
 
-// maxLease bounds a lease, in milliseconds, so that a lease can be added to any
-// time without an overflow.
+// maxLease is the maximum length of a lease, in milliseconds. It is so low that
+// a lease can be added to any time without an overflow.
 const maxLease = 1 << 53
 
 // checkLease returns an error unless arg is a valid length of a lease, in
@@ -341,7 +341,7 @@ func (a *acquisition) joins(c *fsm.Ctx, o *keyspace.Object) bool {
 	return held || c.Holders(o) < cmp.Or(a.limit, keyspace.MaxHolders)
 }
 
-// acquireMayWait reports whether a call of LOCK ACQUIRE has a valid WAIT.
+// acquireMayWait reports whether a call of LOCK ACQUIRE is valid and has WAIT.
 func acquireMayWait(args [][]byte) bool {
 	if len(args) < 6 {
 		return false

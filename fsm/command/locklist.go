@@ -78,7 +78,8 @@ const (
 	// listBytes is the size of the keys and texts, in bytes, at which a reply
 	// ends. The lock with which a reply reaches this size is its last one.
 	listBytes = 1 << 20
-	// maxListed is the length, in bytes, to which LOCK LIST cuts an owner.
+	// maxListed is the maximum length of an owner in the reply, in bytes. LOCK
+	// LIST cuts longer owners.
 	maxListed = 1024
 	// stepsVisit is the cost of deciding whether a key is a lock.
 	stepsVisit = 4
@@ -142,8 +143,9 @@ func (l *lister) page() {
 	}
 	if !found {
 		most := int(l.count)
-		// A cursor means that the client asks for a second page. It will
-		// probably ask for more, so one walk finds the locks of several pages.
+		// A cursor means that the client asks for a second or later page. It
+		// will probably ask for more pages, so one walk finds the locks of
+		// several pages.
 		keep := kept != nil && l.cursor > 0
 		if keep {
 			most = max(most, locklist.Keep(l.c.Keyspace().Len()))
@@ -178,9 +180,9 @@ func (l *lister) page() {
 	l.next = next
 }
 
-// walk returns the selected locks with the lowest tokens from the cursor on. All
-// other selected locks have the token next or a higher one; next is 0 if there are
-// no others.
+// walk returns the selected locks with the lowest tokens from the cursor on, up
+// to the number most. All other selected locks from the cursor on have the
+// token next or a higher one; next is 0 if there are no others.
 func (l *lister) walk(most int) (locks []locklist.Lock, next fsm.Pos) {
 	oldest, now := locklist.NewOldest(most), l.c.LogTime()
 	offer := func(o *keyspace.Object, h *keyspace.Holder, token fsm.Pos, end int64) {
@@ -212,7 +214,8 @@ func (l *lister) walk(most int) (locks []locklist.Lock, next fsm.Pos) {
 // full reports whether the reply is complete.
 func (l *lister) full() bool { return int64(len(l.found)) >= l.count || l.bytes >= listBytes }
 
-// add adds the lock with a token to the reply if o still has this token.
+// add adds the lock with a token to the reply if o still has this token, its
+// lease has not ended, and the options select it.
 func (l *lister) add(o *keyspace.Object, token fsm.Pos) {
 	var h *keyspace.Holder
 	end := o.Deadline
@@ -234,8 +237,9 @@ func (l *lister) add(o *keyspace.Object, token fsm.Pos) {
 	}
 }
 
-// selects reports whether the options select a lock. o is nil if the lock is free,
-// and h is the holder if o is a keyspace.Lock.
+// selects reports whether the options select a lock. o is nil if the lock is
+// free. h is the holder if the value of o is a keyspace.Lock, and otherwise
+// nil.
 func (p *listOptions) selects(o *keyspace.Object, h *keyspace.Holder, key string) bool {
 	if p.owner != nil {
 		switch {
@@ -248,7 +252,7 @@ func (p *listOptions) selects(o *keyspace.Object, h *keyspace.Holder, key string
 	return p.match == nil || p.match.Match(key)
 }
 
-// spent reports whether the pattern has taken too many steps.
+// spent reports whether matching the pattern has taken too many steps.
 func (p *listOptions) spent() bool { return p.match != nil && p.match.Spent() }
 
 func (p *listOptions) reply(next uint64, found []fsm.Reply) fsm.Reply {
@@ -282,8 +286,8 @@ func (l *lister) describe(o *keyspace.Object, h *keyspace.Holder, key string, wa
 	l.found = append(l.found, lock)
 }
 
-// beginning returns the first bytes of a text, at most n. It does not divide a
-// character of UTF-8.
+// beginning returns at most the first n bytes of a text, which must be longer
+// than n bytes. It does not cut a UTF-8 character in two.
 func beginning(s string, n int) string {
 	for i := n; i > n-utf8.UTFMax; i-- {
 		if utf8.RuneStart(s[i]) {

@@ -89,12 +89,12 @@ const (
 	// scanDefault is the COUNT of SCAN, HSCAN, SSCAN, ZSCAN and LOCK LIST if a call
 	// does not give it.
 	scanDefault = 10
-	// ScanMost is the largest COUNT that takes effect. COUNT is only a hint. SCAN
-	// runs between entries of the log and must not delay them for long.
+	// ScanMost is the maximum COUNT that takes effect. COUNT is only a hint.
+	// SCAN runs between entries of the log and must not delay them for long.
 	ScanMost = 10000
-	// scanSteps and keysSteps limit the steps that the patterns of one command
-	// may take (see package glob). They are far above what millions of ordinary
-	// keys need and correspond to about 0.2 s and 3 s of work.
+	// scanSteps and keysSteps limit the steps that matching the pattern of one
+	// command may take (see package glob). They are far above what millions of
+	// ordinary keys need and correspond to about 0.2 s and 3 s of work.
 	scanSteps = 1 << 26
 	keysSteps = 1 << 30
 )

@@ -30,8 +30,8 @@ const (
 
 // These limits bound one SORT, which then takes a few seconds at most.
 const (
-	sortMost = 1 << 20 // elements that a SORT reads
-	sortWork = 1 << 28 // sorting.work: the cost of lookups and of long weights
+	sortMost = 1 << 20 // maximum number of elements that a SORT reads
+	sortWork = 1 << 28 // maximum of sorting.work, the cost of lookups and of long weights
 	// sortShort is the length, in bytes, up to which reading or comparing a
 	// weight costs nothing.
 	sortShort = 256
@@ -158,8 +158,8 @@ func (o *sortOptions) uses(option string) {
 	}
 }
 
-// sortPattern returns the first option of a SORT or SORT_RO that reads keys
-// which are not among its arguments: "BY" or "GET", or "" if there is none.
+// sortPattern returns the first option, "BY" or "GET", with which a SORT or
+// SORT_RO reads keys that are not among its arguments, or "" if there is none.
 func sortPattern(args [][]byte) string {
 	var o sortOptions
 	if len(args) > 1 {

@@ -162,8 +162,8 @@ type trimming struct {
 	limit  int64 // -1: not given
 }
 
-// trimBatch is the number of entries that trimming with ~ removes at a time. It
-// is the number of entries in a node of the radix tree of Redis by default.
+// trimBatch is the number of entries that trimming with ~ removes at a time. By
+// default, a node of the radix tree of Redis has as many entries.
 const trimBatch = 100
 
 // streamOptions parses the options of XADD, which end before the ID, or those
@@ -638,8 +638,8 @@ func fullInfo(c *fsm.Ctx, v *keyspace.Collection, fields []fsm.Reply, count int6
 	return fsm.Map(append(fields, fsm.Bulk("entries"), entries, fsm.Bulk("groups"), fsm.Array(l.elems)))
 }
 
-// groupInfo returns what XINFO STREAM FULL reports about a group. It adds the
-// size of this report to the size of l.
+// groupInfo returns the part of the reply of XINFO STREAM FULL that describes a
+// group. It adds the size of this part to the size of l.
 func groupInfo(v *keyspace.Collection, g *stream.Group, count int64, l *collector) fsm.Reply {
 	pending := collector{c: l.c, size: l.size}
 	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {

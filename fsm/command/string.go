@@ -252,9 +252,9 @@ const (
 // value of the key. A call can have only one.
 func (p *options) conditional() bool { return p.nx || p.xx || p.cond != condNone }
 
-// parseOptions parses options in any order and in any case. As in Redis,
-// options that exclude each other are not allowed. Repeating an option is
-// allowed, except for IFEQ and IFNE.
+// parseOptions parses options in any order, in upper or lower case. As in
+// Redis, options that exclude each other are not allowed. Repeating an option
+// is allowed, except for IFEQ and IFNE.
 func parseOptions(args [][]byte, allow int) (p options, ok bool) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -378,8 +378,8 @@ func (p *options) mark(o *keyspace.Object) keyspace.LockMark {
 }
 
 // lockRefused counts a SET NX or SETNX that does not get a lock. It does not
-// count keys that are not locks. o is the object of the key, or nil if the lock
-// is free but reserved for a client that waits.
+// count keys that are not locks. o is the object of the key, or nil if the key
+// does not exist but the lock is reserved: see fsm.Ctx.LockReserved.
 func lockRefused(c *fsm.Ctx, o *keyspace.Object) {
 	if o == nil || o.Mark != keyspace.NoLock || o.Granted || o.Type == keyspace.TypeLock {
 		c.LockRefused()
@@ -387,9 +387,9 @@ func lockRefused(c *fsm.Ctx, o *keyspace.Object) {
 }
 
 // handedOver returns the mark of a value that replaces o, for a command that
-// returns the value of o. Some clients set no time to live on a lock. They
-// store the time at which the lock ends in its value, and use GETSET to take a
-// lock that has ended.
+// returns the value of o. Some clients set no time to live on a lock. In the
+// value of the lock, they store the time at which it ends, and they use GETSET
+// to take a lock that has ended.
 func handedOver(o *keyspace.Object) keyspace.LockMark {
 	if o != nil && o.Mark != keyspace.NoLock {
 		return keyspace.IsLock

@@ -14,9 +14,9 @@ import (
 )
 
 // This file estimates the work of commands whose cost depends on the values of
-// their keys. Each function returns the part of the cost that depends on the
-// values. The constants at the end of the file are most of the charges of
-// package command.
+// their keys. Each function whose name ends in Work returns the part of the
+// cost that depends on the values. The constants at the end of the file are
+// most of the charges of package command.
 
 // trimWork returns the work of commands that may remove entries from the front
 // of a stream.
@@ -50,8 +50,9 @@ func trimWork(w *fsm.Weigher, args [][]byte) int {
 	return n * fsm.StepsProbe
 }
 
-// groupIn returns a consumer group. It returns nil if the group does not exist,
-// or if the value of the key is not known: see fsm.Weigher.Find.
+// groupIn returns a consumer group and its stream. g is nil if the group does
+// not exist. Both are nil if the stream does not exist or is not known: see
+// fsm.Weigher.Find.
 func groupIn(w *fsm.Weigher, key, name []byte) (o *keyspace.Object, g *stream.Group) {
 	if o = w.Find(key, keyspace.TypeStream); o == nil {
 		return nil, nil
@@ -85,8 +86,8 @@ func delivered(w *fsm.Weigher, o *keyspace.Object, from, n int) int {
 	return n*stepsDelivery + min(bytes/max(min(n, sampledEntries), 1)*n, fsm.MaxReplyBytes)/answerBytes
 }
 
-// sampledEntries is the number of entries that are read to estimate the average
-// length of all entries.
+// sampledEntries is the maximum number of entries that are read to estimate the
+// average size of all entries.
 const sampledEntries = 16
 
 func xreadgroupWork(w *fsm.Weigher, args [][]byte) int {
@@ -354,7 +355,7 @@ func ltrimWork(w *fsm.Weigher, args [][]byte) int {
 }
 
 // popWork returns the work of a command that removes elements and replies with
-// them. It removes one element, or the number of elements in the last argument.
+// them. The command removes one element, or as many as its last argument says.
 func popWork(w *fsm.Weigher, args [][]byte) int {
 	count := int64(1)
 	if len(args) > 2 {
@@ -594,17 +595,18 @@ func xaddDepends(args [][]byte) bool {
 // otherwise a number of bytes. Package fsm has the charges that the state
 // machine uses too.
 const (
-	stepsDraw = 8 // for going to a random position
-	// stepsMember is for a member of a set in the arguments of a command that adds
-	// or removes members.
+	stepsDraw = 8 // the cost of going to a random position
+	// stepsMember is the cost of a member of a set in the arguments of a
+	// command that adds or removes members.
 	stepsMember = 112
-	// stepsField is for a field or a value of a hash in the arguments of a command.
+	// stepsField is the cost of a field or a value of a hash in the arguments
+	// of a command.
 	stepsField = 52
-	// stepsName is for an argument that costs less than StepsPut, in a command
-	// with many arguments, such as the name of a key.
+	// stepsName is the cost of an argument that costs less than fsm.StepsPut,
+	// such as the name of a key, in a command with many arguments.
 	stepsName = 40
-	// stepsScored is for a score or a member of a sorted set in the arguments of a
-	// command that may have many of them.
+	// stepsScored is the cost of a score or a member of a sorted set in the
+	// arguments of a command that may have many of them.
 	stepsScored = 104
 	// stepsMerge is the cost of comparing the first elements of two sorted
 	// sequences and copying one of these elements.

@@ -345,9 +345,9 @@ func moment(c *fsm.Ctx) stream.Moment { return stream.Moment{Lease: c.Now(), Wal
 // since returns the milliseconds from m to now by the lease clock.
 func since(c *fsm.Ctx, m stream.Moment) int64 { return max(c.Now()-m.Lease, 0) / 1e6 }
 
-// consumer returns the name of a consumer of a group of the stream n and
-// updates the time at which the consumer was last seen. If the group has no such
-// consumer, the function creates it.
+// consumer updates the time at which a consumer of g was last seen, and returns
+// the name of the consumer. If g has no such consumer, the function creates it.
+// n is the stream of g.
 func consumer(c *fsm.Ctx, n *keyspace.Object, g *stream.Group, name string) string {
 	at, found := g.ConsumerPosition(name)
 	k := stream.Consumer{Name: strings.Clone(name)}

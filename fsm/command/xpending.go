@@ -276,7 +276,8 @@ type claims struct {
 	reply   collector
 }
 
-// take adds an entry to the claimed entries.
+// take adds an entry to the claimed entries and to the reply. It reports
+// whether the reply may still grow.
 func (s *claims) take(v *keyspace.Collection, p stream.PendingEntry, justID bool) bool {
 	s.taken = append(s.taken, p)
 	if justID {
@@ -363,7 +364,7 @@ func xclaim(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Array(s.reply.elems)
 }
 
-// maxAutoclaim is the largest COUNT of XAUTOCLAIM, which looks at up to ten
+// maxAutoclaim is the maximum COUNT of XAUTOCLAIM, which looks at up to ten
 // times as many entries.
 const maxAutoclaim = math.MaxInt64 / 16
 

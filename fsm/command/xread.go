@@ -200,7 +200,8 @@ func entriesAfter(v *keyspace.Collection, l *collector, id stream.ID, count int6
 }
 
 // xreadReply returns a map from streams to entries, or in RESP2 a list of
-// pairs. It omits streams whose list is nil, and returns NullArray if all are.
+// pairs. It omits streams whose list is nil, and returns NullArray if all lists
+// are nil.
 func xreadReply(c *fsm.Ctx, keys [][]byte, entries [][]fsm.Reply) fsm.Reply {
 	var elems []fsm.Reply
 	for i, list := range entries {
@@ -472,9 +473,9 @@ func readHistory(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after st
 	return fsm.Null
 }
 
-// groupSuspended reports whether the stream has a suspended waiter that reads
-// for the same group as q. If so, a new reader must wait behind it, so that the
-// suspended waiter keeps its position.
+// groupSuspended reports whether q must wait because the stream has a suspended
+// waiter that reads for the same group. If q may wait, it waits behind this
+// waiter, so that the suspended waiter keeps its position.
 func groupSuspended(c *fsm.Ctx, key []byte, q *xreadQuery) bool {
 	return q.block && !c.Atomic() && c.SuspendedWaiter(key, keyspace.TypeStream, func(args [][]byte) bool {
 		other, fail := parseStreams(args, true)

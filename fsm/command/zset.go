@@ -442,7 +442,7 @@ func zaddMembers(c *fsm.Ctx, key []byte, pairs [][]byte, p zaddOptions) fsm.Repl
 	return putScores(c, key, scores, members, p)
 }
 
-// putScores executes ZADD after its arguments are parsed.
+// putScores executes ZADD, ZINCRBY or GEOADD after its arguments are parsed.
 func putScores(c *fsm.Ctx, key []byte, scores []float64, members [][]byte, p zaddOptions) fsm.Reply {
 	o, wrong := c.LookupType(key, keyspace.TypeZSet)
 	switch {

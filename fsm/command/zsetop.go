@@ -300,8 +300,9 @@ func (q *zquery) objects(n int) (list []*keyspace.Object, positions []int) {
 	return list, positions
 }
 
-// visits returns the number of scores that are combined. A client may name the
-// same key many times in a command, and each repetition counts.
+// visits returns the maximum number of scores that a union or an intersection
+// combines. A client may name the same key many times in a command, and each
+// repetition counts.
 func (q *zquery) visits() int {
 	sum := 0
 	switch q.op {
@@ -315,11 +316,10 @@ func (q *zquery) visits() int {
 	return sum
 }
 
-// run stores the result in v, which must be empty. v must have the encoding of
-// large values, unless the caller needs the result of the compact encoding. If v
-// has the encoding of large values and unchanged reports true, v shares its nodes
-// with the source afterward. run returns false if the result is too large or takes
-// too much work.
+// run stores the result in v, which must be empty. If v has the encoding of
+// large values, run preserves scores of -0; if in addition unchanged reports
+// true, v shares its nodes with the source afterward. run returns false if the
+// result is too large or takes too much work.
 func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	if q.op != zopDiff {
 		// As in Redis, the smallest source comes first. The order decides how
@@ -355,8 +355,8 @@ func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	return true
 }
 
-// unchanged reports whether the result is the same as the only source, with the
-// encoding of large values.
+// unchanged reports whether there is only one source, and the result equals
+// this source and has the encoding of large values.
 func (q *zquery) unchanged() bool {
 	if len(q.sources) != 1 {
 		return false

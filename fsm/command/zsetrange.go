@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// rangeBy says what the two ends of a range are: ranks, scores or members.
+// rangeBy is the kind of the two ends of a range: ranks, scores or members.
 type rangeBy byte
 
 const (

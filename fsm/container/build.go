@@ -15,12 +15,12 @@ func SeqOf[T any](o *Owner, items []T) Seq[T] {
 	for i := range items {
 		s.bytes += sizeOf(&items[i])
 	}
-	var kids []kid[T] // the nodes of the level below, one more than items; nil below the leaves
+	var kids []kid[T] // the nodes of the level below, one more than items; nil for the level of the leaves
 	for {
 		// The items divide a level into len(items)+1 gaps. Each node gets about
-		// the same number of gaps, the items between them, and a child for each
-		// gap. The item between the last gap of a node and the first gap of the
-		// next node goes to the level above.
+		// the same number of gaps, the items between them and, unless it is a
+		// leaf, a child for each gap. The item between the last gap of a node
+		// and the first gap of the next node goes to the level above.
 		gaps := len(items) + 1
 		nodes := (gaps + maxItems) / (maxItems + 1)
 		level, above := make([]kid[T], 0, nodes), make([]T, 0, nodes-1)

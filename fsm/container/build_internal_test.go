@@ -31,9 +31,9 @@ func (n *node[T]) check(t *testing.T, root bool) (items, height int) {
 	return items, height + 1
 }
 
-// TestSeqOf checks the nodes of sequences of many lengths, and changes them
-// afterward. The sequence that was built must keep its items when another owner
-// changes a copy.
+// TestSeqOf checks the nodes and the items of sequences of many lengths. Then
+// another owner changes a copy of each sequence, and the original must keep its
+// items.
 func TestSeqOf(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	lengths := []int{0, 1, 2, maxItems - 1, maxItems, maxItems + 1, 2 * maxItems, 64*64 - 1, 64 * 64, 64*64 + 1, 64*64*64 + 5}

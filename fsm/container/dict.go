@@ -23,8 +23,8 @@ type Order byte
 // These are the orders of a Dict. In ByNumber, every name must be an integer in
 // the form that number.ParseInt accepts.
 const (
-	ByHash    Order = iota // the order of Hash, and of the names if their hashes are equal
-	ByArrival              // the order of insertion, for small hashes
+	ByHash    Order = iota // the order of the hashes, and of the names if their hashes are equal
+	ByArrival              // the order of insertion, for small values of the type hash
 	ByNumber               // numeric order, for small sets of integers
 )
 

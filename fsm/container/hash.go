@@ -5,9 +5,9 @@ const HashBits = 52
 
 // Hash returns the hash of a key or of a name: FNV-1a with a final mix, cut to
 // 52 bits so that clients and Lua can hold a cursor in a double without loss.
-// The hash is never 0, because 0 is the first cursor. Snapshots do not
-// contain the hashes, but depend on the function: they contain the keys in the
-// order of their hashes, and the versions of removed keys in buckets that the
+// The hash is never 0, because 0 is the first cursor. Snapshots do not contain
+// the hashes, but depend on the function: they contain the keys in the order of
+// their hashes, and sums of the versions of removed keys, in buckets that the
 // hashes select.
 func Hash(key []byte) uint64 {
 	h := uint64(14695981039346656037)

@@ -15,9 +15,9 @@ import "slices"
 //
 // A Seq is a value of three words, and copying it makes a copy-on-write clone.
 // Each node belongs to an owner, and a change by another owner copies the node
-// first. After a Seq was copied, the original and the copy may both be changed
-// only by owners that are newer than the copy. Otherwise a change of one would
-// also change the other.
+// first. After a Seq has been copied, the original and the copy may both be
+// changed only by owners that are newer than the copy. Otherwise a change of
+// one would also change the other.
 //
 // The B-tree of package btree cannot replace Seq: it cannot return the position
 // of an item or insert at a position. Also, copying that B-tree writes to it, so
@@ -170,7 +170,7 @@ func (s *Seq[T]) Insert(o *Owner, i int, item T) {
 	s.bytes += sizeOf(&n.items[i])
 }
 
-// split splits child j of n, which is full, into two nodes.
+// split divides the full child j of n into two nodes.
 func (s *Seq[T]) split(o *Owner, n *node[T], j int) {
 	left := s.own(o, &n.kids[j].node)
 	mid := len(left.items) / 2

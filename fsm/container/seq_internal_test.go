@@ -87,7 +87,7 @@ func checkSeq(t *testing.T, s *Seq[int], want []int, rng *rand.Rand) {
 	s.Ascend(0, func(*int) bool { n++; return n < 10 })
 	s.Descend(s.Len()-1, func(*int) bool { n++; return n < 20 })
 	if len(want) > 10 && n != 20 {
-		t.Fatalf("Descend called f %d times, want 20", n)
+		t.Fatalf("Ascend and Descend called their functions %d times, want 20", n)
 	}
 }
 

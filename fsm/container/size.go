@@ -5,7 +5,7 @@ package container
 type Sized interface {
 	// Bytes returns the approximate memory of the item in a Seq, in bytes. It
 	// depends on the content of the item alone, so all nodes of a cluster count
-	// the same.
+	// the same size.
 	Bytes() int64
 }
 

@@ -14,13 +14,13 @@ import (
 // A point is stored as Redis stores it, as the score of a member of a sorted
 // set: 26 bits of its latitude and 26 bits of its longitude, interleaved.
 //
-// A score is computed with a sum, a quotient and a product with a power of two.
+// A score is computed with sums, a quotient and a product with a power of two.
 // A point is computed with a quotient by a power of two, a product that is
 // rounded before the addition, and sums. The results of these operations are
 // the same on every machine.
 const (
 	maxSteps = 26
-	maxLat   = 85.05112878 // where the Mercator projection becomes a square
+	maxLat   = 85.05112878 // up to this latitude, the Mercator projection is a square
 	maxLon   = 180
 )
 
@@ -65,7 +65,7 @@ type Cell struct {
 
 // cellOf returns the cell that contains p. The map ends at the latitudes top
 // and -top. A point exactly on the upper or the right edge of the map gets a
-// cell of its own beyond that edge.
+// cell beyond that edge.
 func cellOf(p Point, top float64, steps int) Cell {
 	part := func(x, most float64) uint32 {
 		return uint32(float64((x + most) / (most + most) * float64(uint64(1)<<steps)))
@@ -133,8 +133,8 @@ func unsigned(f float64) uint64 {
 }
 
 // Geohash returns the name of the point in the alphabet of geohash.org: eleven
-// letters of five bits each. A cell has only 52 bits, so the last letter would
-// have two of its five bits. As in Redis, the last letter is always 0.
+// characters of five bits each. A cell has only 52 bits, so the last character
+// would have only two of its bits. As in Redis, the last character is always 0.
 func (p Point) Geohash() string {
 	const letters = "0123456789bcdefghjkmnpqrstuvwxyz"
 	hash := cellOf(p, 90, maxSteps).bits
@@ -147,7 +147,7 @@ func (p Point) Geohash() string {
 	return string(name[:])
 }
 
-// earthRadius is the radius of the earth in meters that Redis uses.
+// earthRadius is the radius of the earth that Redis uses, in meters.
 const earthRadius = 6372797.560856
 
 const radiansPerDegree = float64(math.Pi) / 180

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestGeo_Points checks that the score of a point stands for another point in
-// the same cell, and that this point has the same score.
+// TestGeo_Points checks that the score of a point stands for a point in the
+// same cell, with the same score. It also checks the areas, the scores and the
+// neighbors of cells.
 func TestGeo_Points(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 10_000 {

@@ -2,10 +2,10 @@ package geo
 
 import "math"
 
-// Shape is the area of a search: a circle or a box. The latitude of a point in
-// a box differs from that of the center by at most Height/2. The point is at
-// most Width/2 away from the point on the center's meridian with the same
-// latitude. The lengths are multiples of Unit.
+// Shape is the area of a search: a circle or a box. A point in a box is at most
+// Height/2 north or south of the center. It is at most Width/2 away from the
+// point on the center's meridian that has the same latitude. Unit is the unit
+// of the lengths.
 type Shape struct {
 	Center        Point
 	Box           bool    // the area is a box

@@ -6,7 +6,7 @@ import "math"
 // the last bit on every machine. Package math does not guarantee that: it has
 // separate implementations for some processors, and on others, Go fuses
 // products with sums. Distances are stored (STOREDIST), compared and returned
-// to clients, and all nodes must agree on the results of all three.
+// to clients, so all nodes must compute the same distances.
 //
 // The functions compute with more bits than a float64 has and round once at the
 // end. The error before that rounding is less than 2^-73 of the result. The

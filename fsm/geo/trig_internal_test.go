@@ -36,7 +36,8 @@ func round(x *big.Float) float64 {
 	return f
 }
 
-// checkNear requires that got is the float64 closest to the true value.
+// checkNear reports an error unless got equals want, the float64 closest to the
+// true value.
 func checkNear(t *testing.T, what string, x, got, want float64) {
 	t.Helper()
 	if got != want {
@@ -44,8 +45,8 @@ func checkNear(t *testing.T, what string, x, got, want float64) {
 	}
 }
 
-// angles returns an angle between -π and π. Many of the angles are close to a
-// multiple of a right angle.
+// angles returns an angle from about -π to about π. Many of the angles are
+// close to a multiple of a right angle.
 func angles(rng *rand.Rand) float64 {
 	x := (rng.Float64()*2 - 1) * math.Pi
 	switch rng.IntN(4) {
@@ -101,7 +102,7 @@ func TestTrig_Asin(t *testing.T) {
 }
 
 // TestTrig_HalfPi checks that each of the three parts is the float64 closest to
-// the rest of π/2.
+// the difference between π/2 and the parts before it.
 func TestTrig_HalfPi(t *testing.T) {
 	half, _, err := big.ParseFloat("1.5707963267948966192313216916397514420985846996875529104874722961539082031431", 10, exactBits, big.ToNearestEven)
 	if err != nil {

@@ -5,15 +5,15 @@
 package glob
 
 // Matcher matches texts against one pattern. If many positions must be tried
-// for a *, a match takes quadratic time in the worst case (Redis'
-// CVE-2022-36021 was worse). The number of steps is therefore limited, and it
-// is counted over all texts of a command.
+// for a *, a match takes quadratic time in the worst case (Redis took
+// exponential time before it fixed CVE-2022-36021). The number of steps is
+// therefore limited. The limit applies to all texts of a Matcher together.
 type Matcher struct {
 	pattern string
 	steps   int // steps that are left, or negative if a match needed more
 
 	// charge, if it is not nil, is called once for every chargedSteps steps.
-	// The next call is due when steps falls below due.
+	// The next call is made when steps falls below due.
 	charge func(steps int)
 	due    int
 }
@@ -22,15 +22,17 @@ type Matcher struct {
 const chargedSteps = 1024
 
 // NewMatcher returns a matcher of a pattern. steps is the maximum number of
-// steps that the matcher may take. If steps is not a multiple of chargedSteps,
-// the matcher may take up to chargedSteps more. The matcher reports its steps
-// to charge, chargedSteps at a time.
+// steps that the matcher may take. If charge is not nil, the matcher reports
+// its steps to charge, chargedSteps at a time; it may then take up to
+// chargedSteps more if steps is not a multiple of chargedSteps. It always
+// completes a class that it has begun.
 func NewMatcher(pattern string, steps int, charge func(steps int)) Matcher {
 	return Matcher{pattern: pattern, steps: steps, charge: charge, due: steps - chargedSteps}
 }
 
 // Match reports whether s matches. If the match needs more steps than are left,
-// Match returns false, and from then on, Spent reports true.
+// Spent reports true from then on, and the result may be false although s
+// matches.
 func (g *Matcher) Match(s string) bool {
 	p := g.pattern
 	// backP and backS are the positions at which to continue if the part after
@@ -76,11 +78,12 @@ func (g *Matcher) Match(s string) bool {
 	return i == len(p) && j == len(s)
 }
 
-// maxSteps limits the steps of a single match.
+// maxSteps is the maximum number of steps of one call of Match or
+// Pattern.Match.
 const maxSteps = 1 << 16
 
-// Match reports whether s matches a pattern. A match that would take more than
-// maxSteps steps fails.
+// Match reports whether s matches a pattern. If the match needs more than
+// maxSteps steps, the result may be false although s matches.
 func Match(pattern, s string) bool {
 	g := Matcher{pattern: pattern, steps: maxSteps}
 	return g.Match(s)

@@ -1,7 +1,7 @@
 package glob
 
-// Pattern is a parsed pattern, for patterns that are matched often. It matches
-// the same texts as the function Match.
+// Pattern is a parsed pattern, for patterns that are matched often. Apart from
+// the limit on the steps, it matches the same texts as the function Match.
 type Pattern struct {
 	text string
 	// prefix is the number of literal bytes at the beginning of the text, and
@@ -41,17 +41,18 @@ func (p *Pattern) Prefix() string { return p.text[:p.prefix] }
 // String returns the text of the pattern.
 func (p Pattern) String() string { return p.text }
 
-// Match reports whether s matches and how many steps that took. s must begin
-// with Prefix. A step takes a few nanoseconds. A match that would take more
-// than maxSteps steps fails.
+// Match reports whether s matches, and how many steps the match took. s must
+// begin with Prefix. A step takes a few nanoseconds. If the match needs more
+// than maxSteps steps, ok may be false although s matches.
 func (p *Pattern) Match(s string) (ok bool, steps int) {
 	ok, steps, _ = p.MatchWithin(s, maxSteps)
 	return ok, steps
 }
 
 // MatchWithin is like Match, but the match may take at most limit steps, and
-// never more than maxSteps. If these steps do not suffice, the match fails, and
-// spent is true.
+// never more than maxSteps. These limits do not include the fixed steps. If the
+// match needs more steps, spent is true, and ok may be false although s
+// matches.
 func (p *Pattern) MatchWithin(s string, limit int) (ok bool, steps int, spent bool) {
 	// The fixed steps are the cost of loading the pattern.
 	const fixed, bytesPerStep = 16, 16

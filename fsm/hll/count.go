@@ -14,12 +14,12 @@ import (
 // One thing depends on the processor: Go may skip the rounding of a product
 // that is then added to something, unless the product is explicitly converted
 // (the language specification, Floating-point operators). Every product of
-// floats here is therefore converted, which fsm's TestPurity checks. All nodes
-// compute the same integer as Redis on amd64.
+// floats here is therefore converted; TestPurity of package fsm checks this.
+// All nodes compute the same integer as Redis on amd64.
 //
 // Commands never store a count, but all nodes must agree on it: PFCOUNT may run
 // in a group that goes through the log, and a node stops if its replies differ
-// from those of the leader (see Machine.link in fsm).
+// from those of the leader (see Machine.link in package fsm).
 
 // alpha is 0.5/ln(2).
 const alpha = 0.721347520444481703680
@@ -72,8 +72,9 @@ func sigma(x float64) float64 {
 	return z
 }
 
-// Count returns the number of elements from the header, or computes the number
-// from the registers. It reports false if the registers are broken.
+// Count returns the cached count if it is up to date. Otherwise, it estimates
+// the number of elements from the registers; whole is false if the registers
+// are broken.
 func (h *Value) Count() (n int64, whole bool) {
 	if n, ok := h.cached(); ok {
 		return int64(n), true
@@ -117,8 +118,8 @@ const (
 
 // SelfTest checks that registers are read as they were written, that a sparse
 // and a dense value with the same elements agree, and that the count differs
-// from the number of elements by less than six times the expected error.
-// SelfTest calls charge with the steps that it takes.
+// from the number of elements by at most six times the expected error, plus
+// one. SelfTest calls charge with the steps that it takes.
 func SelfTest(charge func(steps int)) error {
 	d := Value{make([]byte, denseSize)}
 	for round := range uint64(testRounds) {

@@ -94,7 +94,7 @@ type Value struct{ b []byte }
 // this string. Of copies the string.
 func Of(s string) Value { return Value{[]byte(s)} }
 
-// Bytes returns h as a string, without copying it.
+// Bytes returns the bytes of h, without copying them.
 func (h *Value) Bytes() []byte { return h.b }
 
 // New returns an empty, sparse HyperLogLog.
@@ -170,8 +170,8 @@ func (h *Value) each(f func(i, n int, value byte)) (whole bool) {
 	return i == Registers
 }
 
-// ToDense converts the value to the dense encoding and keeps the header with
-// its cached count. It reports false if the registers are broken.
+// ToDense converts the value to the dense encoding and keeps the cached count.
+// It reports false if the registers are broken.
 func (h *Value) ToDense() bool {
 	if !h.Sparse() {
 		return true
@@ -249,7 +249,7 @@ func (h *Value) promote(i int, value byte) (changed, whole bool) {
 	return true, true
 }
 
-// splice replaces n bytes with b.
+// splice replaces the n bytes at a position with b.
 func (h *Value) splice(at, n int, b []byte) {
 	if len(b) != n {
 		tail := bytes.Clone(h.b[at+n:])

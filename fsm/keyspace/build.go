@@ -7,8 +7,9 @@ import (
 )
 
 // The functions in this file change many elements of a collection at once. They
-// have the same result as changing the elements one by one. They cost far less,
-// because they build new nodes in order and do not search for each element.
+// have the same result as changing the elements one by one. For many elements
+// they cost far less, because they then build new nodes in order and do not
+// search for each element.
 
 // LargeSet reports whether a set of n members has the encoding of large values,
 // whatever its members are.
@@ -113,8 +114,8 @@ func (v *Collection) DeleteRange(o *container.Owner, from, to int) {
 	}
 }
 
-// Keep removes all elements of a list except those in the half-open range [from,
-// to).
+// Keep removes all elements of a list except those at the positions in the
+// half-open range [from, to).
 func (v *Collection) Keep(o *container.Owner, from, to int) {
 	n := v.List.Len()
 	switch {

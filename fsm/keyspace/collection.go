@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// MaxElements is the largest number of elements of one collection. A command
+// MaxElements is the maximum number of elements of one collection. A command
 // that would exceed it fails. The limit of Redis is 2^32-1.
 const MaxElements = 1 << 26
 
@@ -24,8 +24,8 @@ const (
 )
 
 // Collection is the value of a key that is not a string. An object uses only
-// the fields of its type. The nodes of the sequences belong to an owner and may
-// be shared with other collections: see the package comment.
+// the fields of its type. Each node of its sequences belongs to an owner, and
+// other collections may share the node: see the package comment.
 type Collection struct {
 	// Big is set if the value has exceeded the limits of the compact encoding.
 	// The encoding decides the order of the elements.
@@ -212,8 +212,8 @@ func (v *Collection) Pop(o *container.Owner, left bool) string {
 	return v.List.Delete(o, at)
 }
 
-// Offset converts an index to a position. A negative index counts from the end.
-// It returns false if there is no such position.
+// Offset converts an index of a list to a position. A negative index counts
+// from the end. Offset returns false if the list has no such position.
 func (v *Collection) Offset(index int64) (int, bool) {
 	n := int64(v.List.Len())
 	if index < 0 {
@@ -241,14 +241,14 @@ func (v *Collection) HasMember(member string) bool {
 }
 
 const (
-	// ElementOverhead estimates the memory of an element besides its bytes, in
-	// bytes.
+	// ElementOverhead is the estimated memory of an element in addition to its
+	// text, in bytes.
 	ElementOverhead = 48
-	// pendingOverhead estimates the memory of a pending entry, including its ID
-	// in the list of its consumer, in bytes.
+	// pendingOverhead is the estimated memory of a pending entry, including its
+	// ID in the list of its consumer, in bytes.
 	pendingOverhead = 96
-	// memorySamples is the number of elements that an estimate reads, as in
-	// Redis.
+	// memorySamples is the maximum number of elements that an estimate reads,
+	// as in Redis.
 	memorySamples = 5
 )
 

@@ -46,7 +46,7 @@ type DB struct {
 }
 
 // trieOwner identifies an owner of nodes. A DB may change only the nodes that
-// carry its own owner; all others are shared.
+// carry its own owner; all other nodes may be shared.
 type trieOwner struct{ _ byte }
 
 const (
@@ -95,8 +95,9 @@ func (d *DB) Clone() *DB {
 	return &f
 }
 
-// guess returns the first position in a leaf whose hash is not less than hash.
-// shift is the number of low bits in which the hashes of the leaf may differ.
+// guess returns the position of the first slot of a leaf that has at least the
+// given hash. shift is the number of low bits in which the hashes of the leaf
+// may differ.
 func guess(slots []slot, hash uint64, shift int) int {
 	i := int(hash & (1<<shift - 1) * uint64(len(slots)) >> shift)
 	for i > 0 && slots[i-1].hash >= hash {
@@ -113,8 +114,8 @@ func guess(slots []slot, hash uint64, shift int) int {
 func find(slots []slot, s slot, shift int) (int, bool) {
 	i := guess(slots, s.hash, shift)
 	// Almost always, at most one slot has an equal hash. Only an attacker can
-	// create many slots with equal hashes. The search by key keeps this case
-	// fast.
+	// create many slots with equal hashes. The binary search by key then
+	// compares only a few keys.
 	i += sort.Search(sameHash(slots[i:], s.hash), func(j int) bool { return slots[i+j].obj.Key >= s.obj.Key })
 	return i, i < len(slots) && slots[i].hash == s.hash && slots[i].obj.Key == s.obj.Key
 }

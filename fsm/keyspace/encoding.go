@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// These are the flags of an object.
+// These are the flags of an object in a snapshot.
 const (
 	flagRaw = 1 // strings: see Object.Raw
 	flagBig = 2 // collections: see Collection.Big
@@ -63,8 +63,8 @@ func AppendObject(b []byte, db int, o *Object) []byte {
 
 // ReadObject reads the encoding of AppendObject into o, which must be empty. It
 // also returns the database, and the numbers of the elements and of the groups
-// that follow. If view is set, the key and the value of a string share the memory
-// of the input, and o must not be used after the input has changed.
+// that follow. If view is set, o.Key and o.Str share the memory of the input,
+// and o must not be used after the input has changed.
 func ReadObject(d *codec.Decoder, o *Object, view bool) (db int, elements, groups uint64, err error) {
 	text := func() string {
 		b := d.Bytes()

@@ -31,7 +31,8 @@ type due struct {
 
 func newDue(o *Object) due { return due{o.Due(), o.Hash, o} }
 
-// compareDue orders by deadline and key. Keys have the order of Object.Before.
+// compareDue orders elements by deadline. Elements with equal deadlines are in
+// the order of Object.Before.
 func compareDue(a, b due) int {
 	switch {
 	case a.deadline != b.deadline:
@@ -114,7 +115,7 @@ func (e *ExpiryIndex) First() (db int, o *Object) {
 	return db, o
 }
 
-// Scan calls f for the objects of a database in the order of (Due, key) until f
+// Scan calls f for the objects of a database in the order of compareDue until f
 // returns false. f must not change e.
 func (e *ExpiryIndex) Scan(db int, f func(o *Object) bool) {
 	if t := e.trees[db]; t != nil {

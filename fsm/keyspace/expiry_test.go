@@ -57,7 +57,8 @@ func compareLoaded(t *testing.T, n int, inOrder bool) {
 			t.Errorf("%d objects: CountIn is %d for database %d, want %d", n, loaded.CountIn(db), db, added.CountIn(db))
 		}
 	}
-	// The index can be changed afterward, and a clone keeps its content.
+	// The loaded index can be changed, and its clone then keeps the old
+	// content.
 	clone := loaded.Clone()
 	for i, e := range want {
 		if i%3 == 0 {

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
-// MaxHolders is the largest number of owners that hold one lock at a time.
+// MaxHolders is the maximum number of owners that may hold one lock at a time.
 const MaxHolders = 10_000
 
 // Lock is the value of a lock that several owners hold at a time. Each of them
 // has its own fencing token and lease. The deadline of the object is the end of
 // the last lease.
 type Lock struct {
-	// Limit is the largest number of holders. It is 0 for a lock in the mode
+	// Limit is the maximum number of holders. It is 0 for a lock in the mode
 	// SHARED, which only MaxHolders limits.
 	Limit int
 	// Due is the end of the lease that ends first. It is stored apart from
@@ -42,8 +42,8 @@ type leaseEnd struct {
 	token    Pos
 }
 
-// Len returns the number of holders, including those whose lease has ended and
-// which no entry has removed yet.
+// Len returns the number of holders. It counts a holder whose lease has ended
+// until an entry removes the holder.
 func (l *Lock) Len() int { return l.holders.Len() }
 
 // At returns a holder by its position in the order of tokens.
@@ -74,7 +74,7 @@ func (l *Lock) WithToken(token Pos) (h Holder, found bool) {
 	return h, found
 }
 
-// Of returns the holder of an owner.
+// Of returns the holder with the given owner.
 func (l *Lock) Of(owner string) (h Holder, found bool) {
 	token, found := l.owners.Get(owner)
 	if found {
@@ -152,9 +152,9 @@ func (o *Object) Due() int64 {
 }
 
 // EditLock returns a copy of o with a copy of its lock, which the caller may
-// change. The copy shares nodes with o, and changes may be made in place in
-// these nodes. So o must not be used afterward, except to replace it with the
-// copy.
+// change. The copy shares nodes with o, and a change of the copy may change
+// these nodes in place. So o must not be used afterward, except to replace it
+// with the copy.
 func (o *Object) EditLock() *Object {
 	n, l := *o, *o.Coll.Lock
 	n.Coll = &Collection{Lock: &l}
@@ -232,7 +232,8 @@ func (o *Object) MoveLeases(owner *container.Owner, move func(h Holder) Holder) 
 	o.UpdateEnd()
 }
 
-// readLock reads what AppendObject wrote about a lock apart from its holders.
+// readLock reads the limit and the due time of a lock as AppendObject wrote
+// them. It returns false if one of them is not allowed.
 func readLock(d *codec.Decoder, l *Lock) bool {
 	limit := d.Uvarint()
 	l.Limit, l.Due = int(min(limit, math.MaxInt32)), d.Varint()

@@ -107,7 +107,7 @@ func encoded(o *Object) []byte {
 	return b
 }
 
-// reread reads what encoded returns.
+// reread reads the result of encoded and checks the lock.
 func reread(b []byte) (*Object, error) {
 	d := &codec.Decoder{Rest: b}
 	o := &Object{}
@@ -124,8 +124,7 @@ func reread(b []byte) (*Object, error) {
 	return o, o.CheckLock(due, o.Deadline)
 }
 
-// TestLock_Format checks that a lock that breaks a rule is refused when it is
-// read.
+// TestLock_Format checks that reread refuses locks that break a rule.
 func TestLock_Format(t *testing.T) {
 	make := func(limit int, end int64, holders ...Holder) *Object {
 		o := NewLock([]byte("k"), limit)

@@ -1,17 +1,17 @@
 // Package keyspace contains the keys of a state machine and their values: the
 // databases, the index of the keys that expire, and the encoding of keys and
-// values in snapshots. It defines what a value holds and how its parts stay
+// values in snapshots. It defines the content of values and keeps their parts
 // consistent; the commands are in package command. Package fsm adds the effects
 // of a change of a key: fencing tokens, events and waiters.
 //
-// Nothing in this package is safe for concurrent use, but a DB or an
-// ExpiryIndex and its clones are independent. The clones share objects, so an
-// Object must not be changed once it is in a DB. The collections of objects
-// share nodes. A change of a collection needs the container.Owner of the
-// machine: it copies the nodes of other owners before it changes them, but
-// changes the nodes of this owner in place. The changed collection may share
-// these nodes with the collection from which it was copied, and the change then
-// affects both.
+// A value of this package must not be used while another goroutine changes it.
+// A DB and its clones are independent, and so are an ExpiryIndex and its
+// clones. The clones share objects, so an Object must not be changed once a
+// clone may contain it. The collections of objects share nodes. A change of a
+// collection needs the container.Owner of the machine: it copies the nodes of
+// other owners before it changes them, but changes the nodes of this owner in
+// place. The changed collection may share these nodes with the collection from
+// which it was copied, and the change then affects both.
 //
 // Lease clock times are nanoseconds since the cluster was formed.
 package keyspace
@@ -40,8 +40,8 @@ const (
 // TypeNames are the names of the types in the reply to TYPE, by Type.
 var TypeNames = [...]string{"string", "list", "set", "zset", "hash", "stream", "lock"}
 
-// Object is a key with its value. An object in a DB is never changed, only
-// replaced, because clones and snapshots share it.
+// Object is a key with its value. Once a clone or a snapshot may share an
+// object, the object is never changed, only replaced.
 type Object struct {
 	Hash uint64 // container.Hash of Key
 	Key  string
@@ -54,30 +54,30 @@ type Object struct {
 	Deadline int64
 	ExpireAt int64
 	// Token is the fencing token of the key's value: see package fsm. It only
-	// grows. For a Lock, it is the token of the latest grant, which may have ended.
-	// Version is the position of the last change of any kind, which WATCH
-	// compares.
+	// grows. For a Lock, it is the token of the latest grant, which may have
+	// ended. Version is the position of the last change that WATCH notices:
+	// Ctx.StoreMetadata of package fsm does not change it.
 	Token   Pos
 	Version Pos
 	Touched int64 // lease clock at the last write, for OBJECT IDLETIME
 	Type    Type
 	Raw     bool // a command such as APPEND, SETBIT or PFADD built the string, for OBJECT ENCODING
-	// Granted is set if LOCK ACQUIRE made the grant that Token identifies: see
-	// package fsm.
+	// Granted is set if the object is a string and LOCK ACQUIRE made the grant
+	// that Token identifies: see package fsm.
 	Granted bool
 	Mark    LockMark // NoLock unless the object is a string
 }
 
-// LockMark says whether a string is a lock, for the history of locks. Its numbers
-// are part of the format of snapshots.
+// LockMark says whether a string is a lock. Its numbers are part of the format
+// of snapshots.
 type LockMark byte
 
 const (
 	// NoLock: the string is not known to be a lock.
 	NoLock LockMark = iota
-	// MadeIfAbsent: a command that requires an absent key (SETNX) made the string,
-	// without a time to live. The string becomes a lock when it gets a time to
-	// live.
+	// MadeIfAbsent: a command that sets only absent keys, such as SETNX, or a
+	// native lock script made the string, without a time to live. The string
+	// becomes a lock when it gets a time to live.
 	MadeIfAbsent
 	// IsLock: the string is a lock.
 	IsLock
@@ -108,7 +108,8 @@ func (o *Object) Named(key []byte) *Object {
 	return &n
 }
 
-// Integer returns the number that Redis would store instead of o's text.
+// Integer returns the number that Redis would store instead of o's text. It
+// returns false if Redis would store the text.
 func (o *Object) Integer() (int64, bool) {
 	if o.Raw || o.Type != TypeString {
 		return 0, false

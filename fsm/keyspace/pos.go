@@ -4,8 +4,8 @@ package keyspace
 const Databases = 16
 
 // Pos is the position of an operation in the log: the log index of the entry
-// and the number of the operation in the entry. It orders all operations of a
-// cluster and never goes back.
+// and the number of the operation in the entry. A later operation never has a
+// lower position.
 type Pos uint64
 
 const posBits = 20 // log2 of fsm.MaxOps

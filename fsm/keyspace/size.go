@@ -14,7 +14,7 @@ const (
 
 // Bytes returns the approximate memory of the key and its value, in bytes. It
 // depends only on the current content of both, and not on their history, so all
-// nodes count the same. It takes O(1).
+// nodes count the same size. It takes O(1).
 func (o *Object) Bytes() int64 {
 	n := objectBytes + container.TextBytes(len(o.Key)+len(o.Str))
 	if o.Deadline != 0 {

@@ -53,9 +53,9 @@ func ParseName(code []byte) (name, refusal string) {
 }
 
 // splitWords splits a line into words as Redis splits an inline command. White
-// space separates words; a word in quotes may contain any byte except a zero
-// byte. ok is false if the line contains a zero byte, if a quote is not closed,
-// or if a closing quote is followed by something other than white space.
+// space separates words, except in quotes. ok is false if the line contains a
+// zero byte, if a quote is not closed, or if a closing quote is followed by
+// something other than white space.
 func splitWords(line string) (words []string, ok bool) {
 	line, _, cut := strings.Cut(line, "\x00") // a C string ends at a zero byte
 	for i := 0; ; {
@@ -84,8 +84,8 @@ func splitWords(line string) (words []string, ok bool) {
 	}
 }
 
-// quoted appends to w the text between the quotes at the beginning of s. n is
-// the length of this text in s, including the quotes.
+// quoted appends to w the quoted text with which s begins, without its quotes.
+// n is the length of this text in s, including the quotes.
 func quoted(w []byte, s string) (_ []byte, n int, ok bool) {
 	q := s[0]
 	for i := 1; i < len(s); i++ {

@@ -3,8 +3,7 @@
 // snapshots. It does not run their code.
 //
 // Error texts that begin with a code, such as "ERR", are replies to a client.
-// They are part of the state that the nodes of a cluster compare, so they must
-// not change.
+// The nodes of a cluster compare their replies, so these texts must not change.
 package library
 
 import (
@@ -20,8 +19,9 @@ import (
 // in memory, as it keeps cached scripts. The limits are part of the meaning of
 // an entry.
 const (
-	// MaxBytes bounds the code of a library, and separately the names and
-	// descriptions of its functions.
+	// MaxBytes bounds the code of a library and, separately, the memory of its
+	// functions: their names, their descriptions, and functionOverhead for
+	// each.
 	MaxBytes         = 1 << 20
 	maxSetBytes      = 32 << 20 // limit on all libraries
 	functionOverhead = 64       // memory of a function, besides its name and description
@@ -145,7 +145,7 @@ type Set struct {
 	bytes   int
 }
 
-// member identifies a function: its library, and the index in the library.
+// member identifies a function by its library and its index in the library.
 type member struct {
 	lib *Library
 	i   int
@@ -238,7 +238,7 @@ func functionExists(name string) string { return "ERR Function " + name + " alre
 
 // Put adds a library and removes the library of the same name, if there is one.
 // No other library may have a function of the same name. Put returns false if
-// the limit on the bytes is exceeded.
+// the limit on the bytes would be exceeded.
 func (s *Set) Put(lib *Library) bool {
 	old, _ := s.names.Get(lib.Name)
 	was := 0

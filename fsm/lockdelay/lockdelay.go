@@ -48,12 +48,13 @@ func Parse(text string) ([]Rule, error) {
 // Delay is the delay of a lock.
 type Delay struct {
 	Key   string
-	Until int64 // lease clock at which it ends
+	Until int64 // lease clock at the end of the delay
 }
 
 // Set contains the delays of all databases. The zero value is empty.
 type Set struct {
-	// keys and ends contain the same delays. They are nil if there are none.
+	// keys and ends contain the same delays. The trees of a database without
+	// delays are nil.
 	keys [keyspace.Databases]*btree.BTreeG[Delay] // by key
 	ends [keyspace.Databases]*btree.BTreeG[Delay] // by end and key
 	n    int
@@ -112,8 +113,8 @@ func (s *Set) Put(db int, d Delay) {
 	s.text += len(d.Key)
 }
 
-// First returns the delay that ends first and its database. ok is false if there is
-// none.
+// First returns the delay that ends first, and its database. ok is false if
+// there is none.
 func (s *Set) First() (db int, first Delay, ok bool) {
 	if s.n == 0 {
 		return 0, first, false
@@ -176,9 +177,8 @@ func (s *Set) Scan(f func(db int, d Delay) bool) {
 	}
 }
 
-// Check returns an error if the two orders do not contain the same delays, or if
-// the number of the delays or of the bytes of their keys is not the one that s has
-// counted.
+// Check returns an error if keys and ends do not contain the same delays, or if
+// n or text is wrong.
 func (s *Set) Check() error {
 	n, text := 0, 0
 	var err error

@@ -1,8 +1,8 @@
-// Package locklist finds the oldest locks of a database for LOCK LIST. The locks
-// of SET NX are in no index. If the database has such locks, a call of LOCK LIST
-// walks all of it. A client that asks for all pages of the list must not cause a
-// walk for each page. So one walk finds the locks of many pages, and Pages keeps
-// them.
+// Package locklist finds the oldest locks of a database for LOCK LIST. Only the
+// locks that LOCK ACQUIRE has taken are in an index. If the database has other
+// locks, such as those of SET NX, LOCK LIST visits all its keys. A client that
+// asks for all pages of the list must not cause such a walk for each page. So
+// one walk finds the locks of many pages, and Pages keeps them.
 package locklist
 
 import (
@@ -27,11 +27,11 @@ type Oldest struct {
 	left bool   // Add has dropped a lock
 }
 
-// NewOldest returns an empty collection that keeps at most a number of locks,
-// which must be positive.
+// NewOldest returns an empty Oldest that keeps at most the given number of
+// locks, which must be positive.
 func NewOldest(most int) *Oldest { return &Oldest{most: most} }
 
-// Ignores reports whether Add has no effect for a token.
+// Ignores reports whether Add would have no effect for a lock with this token.
 func (o *Oldest) Ignores(token keyspace.Pos) bool {
 	return o.left && len(o.heap) == o.most && token > o.heap[0].Token
 }
@@ -74,9 +74,10 @@ func sink(heap []Lock) {
 	}
 }
 
-// Sorted returns the locks in the order of their tokens. All locks that were dropped
-// have the token next or a higher one; next is 0 if none was dropped. Sorted calls
-// step for each lock. o must not be used afterward.
+// Sorted returns the locks in the order of their tokens. If Add has dropped
+// locks, next is the lowest token that a dropped lock can have; otherwise, next
+// is 0. Sorted calls step for each lock except one. o must not be used
+// afterward.
 func (o *Oldest) Sorted(step func()) (locks []Lock, next keyspace.Pos) {
 	for n := len(o.heap) - 1; n > 0; n-- {
 		step()
@@ -92,29 +93,29 @@ func (o *Oldest) Sorted(step func()) (locks []Lock, next keyspace.Pos) {
 // Query selects locks.
 type Query struct {
 	DB               int
-	Match, Owner     string // "" for any
-	ByMatch, ByOwner bool   // Match or Owner is given, and may be empty
+	Match, Owner     string // "" for any; see also ByMatch and ByOwner
+	ByMatch, ByOwner bool   // only the locks that match Match or have Owner, even if these are ""
 	// Exchanged is the position of the last SWAPDB, restore or flush of many keys
 	// that gave the database other locks or removed its locks.
 	Exchanged keyspace.Pos
 }
 
 const (
-	// walkParts is the number of walks through a database that a client needs to
-	// get all locks, if minKept and maxKept allow it.
+	// walkParts is the number of walks that list all locks of a database if
+	// each of its keys is a lock, and if neither minKept nor maxKept applies.
 	walkParts = 16
-	// minKept and maxKept bound the number of locks that one walk keeps.
+	// minKept and maxKept bound the result of Keep.
 	minKept = 1 << 14
 	maxKept = 1 << 18
-	// maxPages is the number of walks whose locks are kept.
+	// maxPages is the maximum number of walks whose locks Pages keeps.
 	maxPages = 4
 	// maxAge is the time for which the locks of a walk are used, in nanoseconds
 	// of the lease clock.
 	maxAge = int64(60e9)
 )
 
-// Keep returns how many locks a walk through a database with a number of keys
-// should keep.
+// Keep returns the maximum number of locks that a walk through a database with
+// the given number of keys should keep.
 func Keep(keys int) int { return min(max(keys/walkParts, minKept), maxKept) }
 
 // Keeper keeps the locks that the last walks have found: see Pages.
@@ -125,11 +126,11 @@ type Keeper interface {
 
 // Pages is a Keeper. It is not safe for concurrent use. The zero value is empty.
 //
-// A lock that is granted later has a higher token than all locks of a walk, and
-// a grant keeps its token and its key until it ends. So the locks of a walk
-// include every lock that was held at the time of the walk, is still held, and
-// has a token in the range of the walk. A client that asks for all pages of the
-// list therefore misses none of these locks.
+// A grant that begins after a walk has a higher token than all locks of the
+// walk, and a grant keeps its token and its key until it ends. So the locks of
+// a walk include every lock that was held at the time of the walk, is still
+// held, and has a token in the range of the walk. A client that asks for all
+// pages of the list therefore misses none of these locks.
 type Pages struct {
 	pages []page // in the order of their last use, the latest one last
 }
@@ -140,12 +141,12 @@ type page struct {
 	query      Query
 	from, next keyspace.Pos
 	locks      []Lock
-	made       int64 // lease clock
+	made       int64 // lease clock at the time of the walk
 }
 
-// Find returns the locks that Put has added for a query and a range of tokens that
-// contains from. The first locks may have tokens that are lower than from. now is
-// the lease clock.
+// Find returns the locks that Put has added at most maxAge ago for a query and
+// for a range of tokens that contains from. The first of these locks may have
+// tokens below from. now is the lease clock.
 func (p *Pages) Find(q Query, from keyspace.Pos, now int64) (locks []Lock, next keyspace.Pos, found bool) {
 	for i, g := range p.pages {
 		if g.query == q && from >= g.from && from < g.next && now-g.made <= maxAge && now >= g.made {

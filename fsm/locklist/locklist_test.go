@@ -43,7 +43,8 @@ func TestOldest(t *testing.T) {
 
 // TestPages checks that Find returns only locks that a walk has found at most
 // maxAge ago, for the same query, and for a range of tokens that contains the
-// parameter from.
+// parameter from. It also checks that Put drops the page whose last use is the
+// oldest.
 func TestPages(t *testing.T) {
 	var p Pages
 	a, b := Query{Match: "a*"}, Query{Match: "b*"}
@@ -76,6 +77,6 @@ func TestPages(t *testing.T) {
 		t.Errorf("the page that was used last: found %v, want true; %d pages are kept", found, len(p.pages))
 	}
 	if _, _, found := p.Find(b, 5, 1); found {
-		t.Error("the page that was used first is still there")
+		t.Error("the page whose last use is the oldest is still there")
 	}
 }

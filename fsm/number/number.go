@@ -31,13 +31,14 @@ func ParseInt(b []byte) (n int64, ok bool) {
 }
 
 // LongDoubleBits is the width of the mantissa of the x87 long double, the type
-// in which Redis adds for INCRBYFLOAT. With this width, 0.1 + 0.2 is 0.3.
+// in which Redis adds for INCRBYFLOAT. With this width, the sum of 0.1 and 0.2
+// is printed as 0.3.
 const LongDoubleBits = 64
 
 // These constants are the range of the exponents that big.Float.MantExp returns
 // for long doubles. All finite long doubles are below 2^16384, about 1.19e4932.
-// The smallest positive long double is 2^-16445. Only numbers of at least half
-// of it, 2^-16446, are rounded to it and not to zero.
+// The smallest positive long double is 2^-16445. Numbers below half of it,
+// 2^-16446, are rounded to zero.
 const (
 	maxLongDoubleExp = 16384
 	minLongDoubleExp = -16445
@@ -48,8 +49,8 @@ const (
 const maxLongDoubleText = 5*1024 - 1
 
 // ParseLongDouble parses a text that C's strtold consumes entirely, including
-// hexadecimal numbers and infinities. It rejects numbers that overflow or that
-// underflow to zero.
+// hexadecimal numbers and infinities. It rejects NaN, leading blanks, and
+// numbers that overflow or that underflow to zero.
 func ParseLongDouble(b []byte) (*big.Float, bool) {
 	s := strings.ToLower(string(b))
 	if s == "" || len(s) > maxLongDoubleText || strings.ContainsAny(s, " \t\r\n\v\f_") {
@@ -116,8 +117,8 @@ func ParseFloat(b []byte) (f float64, ok bool) {
 }
 
 // Strtod parses s as C's strtod does. ok is false if strtod would not consume
-// all of s. inRange is false if a finite number was rounded to infinity, or a
-// number other than zero to zero.
+// all of s, or if s begins with a blank. inRange is false if a finite number
+// was rounded to infinity, or a number other than zero to zero.
 func Strtod(s string) (f float64, inRange, ok bool) {
 	digits := strings.ToLower(strings.TrimLeft(s[:min(1, len(s))], "+-") + s[min(1, len(s)):])
 	if strings.ContainsAny(s, "_ ") {

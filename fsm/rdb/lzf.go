@@ -18,10 +18,10 @@ const (
 	lzfRatio = lzfRepeat / 3
 )
 
-// lzf compresses texts to exactly the bytes that liblzf gives in its usual
-// build. Its hash table therefore works like that of liblzf: if the next three
-// bytes have occurred several times, lzf repeats from the position that the
-// table recorded last.
+// lzf compresses texts to exactly the same bytes as the liblzf in Redis. Its
+// hash table therefore works like that of liblzf: if the next three bytes have
+// occurred several times, lzf repeats from the position that the table recorded
+// last.
 //
 // An lzf compresses many texts with one table. The positions of each text begin
 // after those of the previous text, so that the table need not be cleared.
@@ -107,8 +107,9 @@ func (z *lzf) compress(in string) (out []byte, ok bool) {
 }
 
 // swap records that the three bytes at i were seen there. It returns the
-// position at which bytes with the same hash were seen before. A caller must
-// ignore a result of 0 or less: it is position 0, or not in the current text.
+// position at which bytes with the same hash were seen before. The caller must
+// ignore a result of 0 or less: the bytes were then seen at position 0, in an
+// earlier text, or never.
 func (z *lzf) swap(in string, i int) int {
 	h := uint32(in[i])<<16 | uint32(in[i+1])<<8 | uint32(in[i+2])
 	p := &z.seen[(h>>(24-lzfHashBits)-h*5)&(1<<lzfHashBits-1)]
@@ -136,8 +137,8 @@ func match(in string, ref, i int) int {
 	return n
 }
 
-// lzfExpand returns the text whose compressed form is in. ok is false if in is
-// not valid or the text does not have exactly size bytes.
+// lzfExpand returns the text that it decompresses from in. ok is false if in is
+// not valid, or if the text does not have exactly size bytes.
 func lzfExpand(in []byte, size int) (out []byte, ok bool) {
 	if size/lzfRatio > len(in) {
 		return nil, false

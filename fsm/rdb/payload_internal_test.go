@@ -21,7 +21,8 @@ func TestCRC64Jones(t *testing.T) {
 	}
 }
 
-// TestPayload_Known opens a payload that DUMP of redis-server 7.0.15 returned.
+// TestPayload_Known opens a payload that DUMP of redis-server 7.0.15 returned,
+// and seals the same body.
 func TestPayload_Known(t *testing.T) {
 	t.Parallel()
 	const known = "\x00\x03abc\n\x00\xd9\xac0=Ar\xa2\xe2"

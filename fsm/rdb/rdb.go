@@ -2,10 +2,11 @@
 // returns them and RESTORE takes them: the types of values, LZF compression,
 // listpacks, and the ziplists, zipmaps and intsets of older versions.
 //
-// A Writer returns the same bytes as Redis does for the same value, where the
-// value determines them. A Reader reads what any Redis up to 7.0 wrote. It
-// checks every part of a payload before it uses the part. Its Limits bound the
-// size to which a small payload may unfold.
+// A Writer writes the same bytes as Redis for the same value, unless the bytes
+// of Redis depend on more than the value. A Reader reads the payloads of all
+// versions of Redis up to 7.0, except those of values of modules. It checks
+// every part of a payload before it uses the part. Its Limits bound the size to
+// which a small payload may unfold.
 package rdb
 
 import (
@@ -58,7 +59,7 @@ const (
 
 const (
 	integerText = 11 // the longest text that may be stored as a number
-	plainText   = 20 // the longest text that is not compressed
+	plainText   = 20 // texts of up to this length are not compressed
 )
 
 // These constants say how a node of a list stores its elements.
@@ -72,7 +73,7 @@ const (
 const (
 	compressBytes = 2  // bytes per step, if they are compressed
 	scanBytes     = 8  // bytes per step, if they are scanned one by one
-	stepsPart     = 16 // steps per entry of a stream, and per field and value
+	stepsPart     = 16 // steps per entry of a stream, per field, and per value
 )
 
 // Writer writes values.
@@ -98,8 +99,8 @@ func NewWriter(limit int, charge, hold func(n int)) *Writer {
 // incomplete and must not be used.
 func (w *Writer) Over() bool { return w.size > w.limit }
 
-// Payload returns what was written, with the trailer of a payload. The Writer
-// must not be used afterward.
+// Payload returns the written bytes, followed by the trailer of a payload. The
+// Writer must not be used afterward.
 func (w *Writer) Payload() []byte { return Seal(w.b) }
 
 // Byte writes a byte.
@@ -171,12 +172,12 @@ func (w *Writer) blob(b []byte) { w.Text(unsafe.String(unsafe.SliceData(b), len(
 // when it applies the entry of RESTORE. So a small payload must not cost much
 // memory or time.
 type Limits struct {
-	// String is the largest size of a string, in bytes.
+	// String is the maximum size of a string, in bytes.
 	String int
-	// Unfolded is the largest number of bytes by which a value may exceed its
-	// payload, which may be compressed.
+	// Unfolded is the maximum number of bytes that the Reader may produce by
+	// decompressing texts and by repeating the field names of stream entries.
 	Unfolded int
-	// Elements is the largest number of elements that the Reader reads. In a
+	// Elements is the maximum number of elements that the Reader reads. In a
 	// stream, entries, fields, values, groups, consumers and pending entries
 	// count as elements.
 	Elements int
@@ -189,8 +190,8 @@ var (
 	ErrTooMany = errors.New("too many elements")
 )
 
-// Reader reads values from untrusted bytes. After the first error it reads only
-// zeros.
+// Reader reads values from untrusted bytes. After the first error, it reads
+// only zero values.
 type Reader struct {
 	b        []byte
 	limits   Limits
@@ -225,8 +226,8 @@ func (r *Reader) Reject() { r.b, r.err = nil, ErrFormat }
 
 func (r *Reader) failed() bool { return r.err != nil }
 
-// unfold counts n bytes of the value that the payload does not contain. It
-// stops the reader when the sum exceeds Limits.Unfolded.
+// unfold counts n bytes that the Reader decompresses or repeats. It stops the
+// Reader when the sum exceeds Limits.Unfolded.
 func (r *Reader) unfold(n int) {
 	if r.unfolded += n; r.unfolded > r.limits.Unfolded {
 		r.stop(ErrTooLong)
@@ -320,7 +321,8 @@ func (r *Reader) Text() []byte {
 	return b
 }
 
-// blob reads a string that contains many elements. It may exceed Limits.String.
+// blob reads a string, which may contain many elements and be longer than
+// Limits.String.
 func (r *Reader) blob() []byte {
 	n, encoding := r.head()
 	switch encoding {

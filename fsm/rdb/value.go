@@ -73,7 +73,8 @@ func (w *Writer) SmallSortedSet(v *container.Seq[container.Scored]) {
 	w.blob(l.bytes())
 }
 
-// integralScore limits the scores that a listpack stores as integers.
+// integralScore is the greatest absolute value of a score that a listpack
+// stores as an integer.
 const integralScore = 1 << 62
 
 func (l *listpack) score(f float64) {
@@ -113,7 +114,7 @@ func (w *Writer) Intset(v *container.Dict[struct{}]) {
 }
 
 // These constants limit the nodes of a list. The nodes are as large as they
-// become in Redis when elements are appended to the list.
+// become in Redis when the elements are appended one after the other.
 const (
 	listNodeBytes = 8 << 10
 	// listElement is added to the size of each element to estimate the size of
@@ -274,7 +275,8 @@ func (r *Reader) quicklist(add Adder) {
 	}
 }
 
-// Small reports whether a sorted set is in one of the forms for small ones.
+// Small reports whether a sorted set is in one of the forms for small sorted
+// sets.
 func (r *Reader) Small() bool { return r.kind == typeZSetZiplist || r.kind == typeZSetListpack }
 
 // Scores reads the members of a sorted set and passes them to add. An error of

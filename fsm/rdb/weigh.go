@@ -95,7 +95,7 @@ func (r *Reader) skimTexts(w *Weight, n int, t Type) {
 type countFunc func(head []byte) int
 
 // leastElement is the minimum size of an element of a packed part, in bytes.
-// Two elements of a zipmap take three bytes.
+// Two elements of a zipmap take at least three bytes.
 const leastElement = 1
 
 // headBytes is the number of bytes at the start of a packed part that a

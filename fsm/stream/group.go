@@ -2,14 +2,13 @@ package stream
 
 import "github.com/holdfast-kv/holdfast/fsm/container"
 
-// UnknownRead is the value of Group.Read if the number of entries that the
-// group has read is not known.
+// UnknownRead is the value of Group.Read if the number is not known.
 const UnknownRead = -1
 
-// Group is a consumer group. It delivers each entry to one of its consumers and
-// keeps the entry as pending until a consumer acknowledges it. A copy of a
-// Group shares the nodes of its sequences with the original, as a copy of a
-// Stream does.
+// Group is a consumer group. It delivers each new entry to one of its
+// consumers. Unless the consumer reads with NOACK, the entry is then pending
+// until a client acknowledges it. A copy of a Group shares the nodes of its
+// sequences with the original, as a copy of a Stream does.
 type Group struct {
 	Name      string
 	Last      ID    // the entries after this ID are new to the group

@@ -1,10 +1,10 @@
 // Package stream implements the data structure of streams: entries in the order
-// of their IDs, and consumer groups with their pending entries. It defines what
-// a stream holds and how its parts stay consistent; the commands on streams are
-// in package command.
+// of their IDs, and consumer groups with their pending entries. It defines the
+// content of a stream and keeps its parts consistent; the commands on streams
+// are in package command.
 //
 // A Stream and its groups consist of the sequences of package container. A
-// change needs the owner of their nodes.
+// change needs a container.Owner: see container.Seq.
 package stream
 
 import (
@@ -86,8 +86,8 @@ type Stream struct {
 }
 
 // ParseID parses an ID of the form ms-seq, or of the form ms. missing is the
-// sequence number of the latter form. Unless strict is set, it also accepts -
-// and +, the first and the last ID.
+// sequence number of the latter form. Unless strict is set, ParseID also
+// accepts - and +, the first and the last ID.
 func ParseID(arg []byte, missing uint64, strict bool) (id ID, ok bool) {
 	s := string(arg)
 	switch {

@@ -39,11 +39,11 @@ func Length(a, b string, m Meter) int {
 }
 
 // Table is the table of the lengths of the longest common subsequences of all
-// pairs of prefixes of two strings, reduced to what is needed to walk back
-// through the table. Where the two bytes of a cell differ, the path back leads
-// up if the cell above is greater than the cell to the left, and left
-// otherwise. The table stores this decision as one bit for each cell. It does
-// not store the lengths, of which NewTable needs only one row at a time.
+// pairs of prefixes of two strings, reduced to the data that Trace needs to
+// walk back through the table. Where the two bytes of a cell differ, the path
+// back leads up if the cell above is greater than the cell to the left, and
+// left otherwise. The table stores this decision as one bit for each cell. It
+// does not store the lengths, of which NewTable needs only one row at a time.
 type Table struct {
 	a, b   string
 	up     []uint64

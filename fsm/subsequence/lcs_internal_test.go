@@ -41,8 +41,8 @@ func TestLength_Memory(t *testing.T) {
 	}
 }
 
-// TestTable checks that the path back through the table of bits is the path
-// that Redis takes through the table of lengths.
+// TestTable checks that the path back through the table of bits gives the same
+// subsequence as the path that Redis takes through the table of lengths.
 func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
@@ -84,7 +84,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTable_Memory checks that a cell of the table takes one bit.
+// TestTable_Memory checks that a cell of the table takes about one bit.
 func TestTable_Memory(t *testing.T) {
 	a := string(make([]byte, 4000))
 	var before, after runtime.MemStats

@@ -28,7 +28,7 @@ const Header = "Lock-Token"
 // run one after another. Otherwise, a request with an old token could still be
 // running when a request with a new token begins.
 //
-// Handler keeps the tokens in memory only. A service that keeps its data through a
+// Handler keeps the tokens in memory only. A service that keeps its data across a
 // restart must store the highest token with the data, in the same transaction.
 func Handler(next http.Handler, resource func(*http.Request) string) http.Handler {
 	return &handler{next: next, resource: resource, seen: make(map[string]*highest)}

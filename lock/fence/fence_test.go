@@ -48,8 +48,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestHandler_OneAtATime checks that a request with a new token waits until the
-// request of the previous owner has ended.
+// TestHandler_OneAtATime checks that the requests of two owners for one
+// resource do not run at the same time.
 func TestHandler_OneAtATime(t *testing.T) {
 	var running atomic.Int32
 	entered, proceed := make(chan struct{}, 2), make(chan struct{})

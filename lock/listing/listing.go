@@ -1,4 +1,4 @@
-// Package listing reads the replies of LOCK LIST, LOCK INFO and LOCK HISTORY
+// Package listing reads the replies to LOCK LIST, LOCK INFO and LOCK HISTORY
 // for the command line and the dashboard, so that both show the same names and
 // values.
 package listing
@@ -17,8 +17,10 @@ type Doer interface {
 	Do(ctx context.Context, args ...any) *redis.Cmd
 }
 
-// Lock contains the names and values with which LOCK INFO and LOCK LIST describe
-// a lock, an owner that shares it, or a client that waits.
+// Lock contains the names and values of a map in a reply to LOCK LIST, LOCK INFO
+// or LOCK HISTORY. The map describes a lock, an owner that shares the lock, a
+// client that waits for it, the history of the lock, or one grant in that
+// history.
 type Lock map[string]any
 
 // Query selects locks.
@@ -120,7 +122,7 @@ func (l Lock) Holders() []Lock {
 	return list
 }
 
-// Waiters returns the clients that wait, in order.
+// Waiters returns the clients that wait, in the order of the queue.
 func (l Lock) Waiters() []Lock {
 	list, _ := l["waiters"].([]Lock)
 	return list
@@ -146,8 +148,8 @@ func (l Lock) Mode() string {
 	return l.Text("mode")
 }
 
-// EscapePattern returns a pattern of SCAN and LOCK LIST that matches a text and
-// nothing else.
+// EscapePattern returns a pattern for SCAN and LOCK LIST that matches only the
+// given text.
 func EscapePattern(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// maxOriginKey is the maximum length, in bytes, of a key that Add asks about.
+	// maxOriginKey is the maximum length, in bytes, of a key that Add asks for.
 	maxOriginKey = 1024
-	// MaxOriginAsks is the maximum number of keys that one call of Add asks about.
+	// MaxOriginAsks is the maximum number of keys that one call of Add asks for.
 	MaxOriginAsks = 100
-	// missAgain is the time after which Add looks up a grant again that was
-	// missing in the history. A grant appears in the history a little later
+	// missAgain is the time after which Add again looks up a grant that the
+	// history did not contain. A grant appears in the history a little later
 	// than in LOCK LIST.
 	missAgain = 10 * time.Second
 	// maxOrigins is the maximum number of grants that Origins remembers. Each
@@ -20,14 +20,14 @@ const (
 	maxOrigins = 2000
 )
 
-// Scope contains the user that read a history, and the database of its keys.
-// Users see only the history of keys that they may read.
+// Scope contains the user for whom the history was read, and the database of
+// the keys. A user sees only the history of keys that this user may read.
 type Scope struct{ User, DB string }
 
-// Origins remembers which client took a lock, and when. It reads these facts about
-// the current grants from the history of locks. The facts about a grant do not
-// change while the grant lasts. Origins is safe for concurrent use. Its zero value
-// is ready for use.
+// Origins remembers which client took each lock, and when. Add reads these facts
+// about the current grants from the history of locks. The facts about a grant do
+// not change while the grant lasts. Origins is safe for concurrent use. Its zero
+// value is ready for use.
 type Origins struct {
 	mu  sync.Mutex
 	all map[grant]origin
@@ -80,9 +80,11 @@ func (l Lock) NeedsOrigin() bool {
 
 // Add looks up the locks for which NeedsOrigin is true. If the history of the
 // node contains the grant of a lock, Add adds the time and the client to the
-// lock. ask returns the replies to LOCK HISTORY key COUNT 1 for up to
-// MaxOriginAsks keys, in order. If the node returned an error for a key, ask
-// returns nil for it, and Add looks up that key again after missAgain.
+// lock. ask gets up to MaxOriginAsks keys, and returns the replies to LOCK
+// HISTORY key COUNT 1, in the order of the keys. A nil reply means that the
+// node returned an error for the key: Add looks up that key again after
+// missAgain. ask may return fewer replies than keys: the next call of Add then
+// looks up the other keys.
 func (o *Origins) Add(scope Scope, locks []Lock, ask func(keys []string) ([]any, error)) error {
 	var unknown []grant
 	var keys []string
@@ -128,7 +130,7 @@ func (o *Origins) Add(scope Scope, locks []Lock, ask func(keys []string) ([]any,
 // AskHistory asks a node for the history of keys, one after another, and returns
 // the replies in the form that Add needs. It stops at the first error, because a
 // node adds each command that it refuses to its ACL log. It then returns the error
-// and the replies before it.
+// and the earlier replies.
 func AskHistory(ctx context.Context, d Doer, keys []string) (replies []any, err error) {
 	for _, key := range keys {
 		reply, err := d.Do(ctx, "LOCK", "HISTORY", key, "COUNT", 1).Result()

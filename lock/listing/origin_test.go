@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestOrigins_Lookup checks that Origins looks up a grant again if it was missing
-// in the history, and does not look up a grant again that the history contained.
+// TestOrigins_Lookup checks that Origins always knows a grant that the history
+// contained, and remembers a missing grant only until missAgain has passed.
 func TestOrigins_Lookup(t *testing.T) {
 	now := time.Now()
 	for name, tt := range map[string]struct {
@@ -34,7 +34,9 @@ func TestOrigins_Lookup(t *testing.T) {
 }
 
 // TestOrigins_Add checks which keys Add asks for, that Add uses only the
-// history of the current grant, and that it does not ask for a key twice.
+// history of the current grant, and that a second call does not ask for the
+// same keys. It also checks that each user has separate results, that one call
+// asks for at most MaxOriginAsks keys, and that Add returns the error of ask.
 func TestOrigins_Add(t *testing.T) {
 	var o Origins
 	var asked []string

@@ -29,12 +29,13 @@ type Client struct {
 	current atomic.Int64
 }
 
-// New returns a client for lock.Acquire. Each of the rueidis clients is
-// connected to one node of a cluster. Do sends a command over the client whose
-// node answered last. If the node of that client does not answer, Do tries the
-// other clients. So a command may be executed twice, which is safe for LOCK.
-// One client is enough if it finds the leader by itself, over Sentinel or with
-// --cluster-mode. New does not close the clients.
+// New returns a client for lock.Acquire. Usually, each of the rueidis clients
+// is connected to one node of the cluster. Do sends a command over the client
+// whose node answered last. If the node of that client does not answer, Do
+// tries the other clients. So a command may be executed twice, which is safe
+// for the commands of package lock. One client is enough if it finds the leader
+// by itself, through Sentinel or with --cluster-mode. New does not close the
+// clients.
 func New(first rueidis.Client, others ...rueidis.Client) *Client {
 	return &Client{clients: append([]rueidis.Client{first}, others...)}
 }
@@ -64,11 +65,11 @@ func (c *Client) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
 }
 
 // Dedicated implements lock.Dedicator. The caller must close the connection when
-// the wait is over, because a waiter leaves the queue of a lock when its connection
-// ends.
+// the wait is over. If the wait was canceled, this removes the waiter from the
+// queue of the lock.
 func (c *Client) Dedicated(_ context.Context, _ string, _ time.Duration) (lock.Dedicated, error) {
 	client := c.clients[c.current.Load()]
-	own, _ := client.Dedicate() // Close ends the connection, so it does not return to the pool
+	own, _ := client.Dedicate() // Close closes the connection, so it does not return to the pool
 	return lock.Dedicated{Conn: &dedicated{own}, Probe: New(client), Close: func() error {
 		own.Close()
 		return nil

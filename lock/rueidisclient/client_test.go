@@ -13,7 +13,8 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// TestWaits checks that only LOCK ACQUIRE with the option WAIT has no time limit.
+// TestWaits checks that waits returns true only for LOCK ACQUIRE with the option
+// WAIT.
 func TestWaits(t *testing.T) {
 	for line, want := range map[string]bool{
 		"LOCK ACQUIRE k o PX 100 WAIT 100":              true,
@@ -31,8 +32,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestClient_Closed checks that a closed client returns the error of a closed client
-// of go-redis, which package lock does not retry.
+// TestClient_Closed checks that a closed client returns redis.ErrClosed. Package
+// lock does not repeat a command after this error.
 func TestClient_Closed(t *testing.T) {
 	own := serve(t, func(c redcon.Conn, _ redcon.Command) { c.WriteString("PONG") })
 	c := New(own)
@@ -45,8 +46,8 @@ func TestClient_Closed(t *testing.T) {
 	}
 }
 
-// TestClient_HangsUntilDeadline checks that a command whose deadline passes at a
-// node that hangs makes the next command go to the other node, each time.
+// TestClient_HangsUntilDeadline checks that Client always switches to the other
+// node when a command to a node that hangs exceeds its deadline.
 func TestClient_HangsUntilDeadline(t *testing.T) {
 	c := New(serve(t, func(c redcon.Conn, cmd redcon.Command) {
 		if string(cmd.Args[0]) != "GET" { // GET hangs

@@ -59,8 +59,8 @@ type Account struct {
 	// busy is true while the node executes a command for which the client
 	// waits. It is false while the node writes replies to the socket, while a
 	// blocking command waits, and while the node waits for the next command. At
-	// those times, the connection occupies bytes because of what its client does:
-	// for example, the client has not read its replies, has sent only a part of a
+	// those times, the client is the reason why the connection occupies bytes: for
+	// example, the client has not read its replies, has sent only a part of a
 	// command, or has sent further commands while the blocking command waits.
 	busy atomic.Bool
 }

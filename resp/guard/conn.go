@@ -53,9 +53,9 @@ import (
 // AUTH decides which limits apply to the next one.
 //
 // Memory: a length that a client announces allocates nothing. The guard keeps
-// the received part of one incomplete command, in a buffer of at most twice the
-// bytes received and of little more than MaxCommand. It keeps nothing while the
-// client is silent between commands.
+// the received part of one incomplete command. The buffer for it has 4 KiB or at
+// most twice the size of that part, and at most a little more than MaxCommand. The
+// guard keeps nothing while the client is silent between commands.
 //
 // Only the connection's goroutine may call SetMemory, Read, More and ReadAhead.
 // All other methods are safe for concurrent use. Only the guard may set the
@@ -618,8 +618,8 @@ func (g *Conn) refuse(scratch []byte) error {
 // linger closes the sending side of c and reads the remaining input: about
 // lingerSize bytes at most, and until the given time at most. If a socket is
 // closed with unread input, the kernel sends a reset, which can destroy the last
-// line before the client has read it.
-// linger ignores errors, because its caller closes c afterwards.
+// line before the client has read it. linger ignores errors, because its caller
+// closes c afterwards.
 func linger(c net.Conn, scratch []byte, until time.Time) {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.SetReadDeadline(until) != nil {

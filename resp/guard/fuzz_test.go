@@ -91,7 +91,7 @@ func throughRedcon(t *testing.T, in []byte, l Limits, auth bool, next func() int
 	return res
 }
 
-// throughSizes reads with buffers of all sizes, and splits the bytes into
+// throughSizes reads with buffers of random sizes, and splits the bytes into
 // commands.
 func throughSizes(t *testing.T, in []byte, l Limits, auth bool, next func() int, seed uint64) outcome {
 	feed := &feed{in: bytes.Clone(in), next: next}
@@ -234,8 +234,8 @@ func reference(in []byte, l Limits, auth bool) (res outcome) {
 	return res
 }
 
-// lineEnd implements C's strchr: it returns the index of end, or -1 if a NUL
-// precedes end.
+// lineEnd implements C's strchr: it returns the index of end, or -1 if there is no
+// end or a NUL precedes it.
 func lineEnd(b []byte, end byte) int {
 	if nul := bytes.IndexByte(b, 0); nul >= 0 {
 		b = b[:nul]

@@ -103,9 +103,9 @@ type Limits struct {
 	// no such limits. 0: no limit.
 	MaxTopics, MaxPatterns int
 
-	// PatternSteps is the number of steps per second that matching channels
-	// against the patterns of all subscribers together may take. Beyond the limit,
-	// the connection whose patterns take the most steps is closed. 0: no limit.
+	// PatternSteps bounds the steps per second for matching channels against the
+	// patterns of all subscribers together. Beyond the limit, the connection whose
+	// patterns take the most steps is closed. 0: no limit.
 	PatternSteps int
 
 	// MaxBlocked is the maximum number of connections whose blocking commands

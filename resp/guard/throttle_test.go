@@ -10,9 +10,9 @@ import (
 // users of an address together.
 const freeLogins, freeOfAll = 7, 7 * freeLoginsAll
 
-// TestLoginThrottle_ManyConnections checks that a client gains nothing by
-// opening a connection for each guess: it makes no more progress than a client
-// that waits for each answer.
+// TestLoginThrottle_ManyConnections checks a client that opens a connection for each
+// guess, without waiting for the replies. In ten seconds, the throttle must admit at
+// most 20 guesses beyond the free ones.
 func TestLoginThrottle_ManyConnections(t *testing.T) {
 	l := NewLoginThrottle(freeLogins)
 	now := time.Unix(1000, 0)

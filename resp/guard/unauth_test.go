@@ -62,8 +62,8 @@ func TestUnauthConns_Most(t *testing.T) {
 	}
 }
 
-// TestUnauthRate checks that input before login is free up to a size, and then
-// limited in rate. Empty lines count too.
+// TestUnauthRate checks that the rate of the input before a login is limited. Empty
+// lines count too.
 func TestUnauthRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := DefaultLimits()

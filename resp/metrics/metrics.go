@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
-// Port contains the metrics of a client port. INFO prints them too. It is
+// Port contains the metrics of a client port. INFO prints some of them too. It is
 // safe for concurrent use.
 type Port struct {
 	Connections  prometheus.Counter
@@ -50,8 +50,8 @@ type State struct {
 	Limits  map[string]LimitFlag
 }
 
-// LimitFlag is the value of a command-line flag that limits what clients may
-// do. The metrics contain it as holdfast_limit.
+// LimitFlag is the value of a command-line flag that limits clients. The metrics
+// contain it as holdfast_limit.
 type LimitFlag struct {
 	Value  string
 	Number float64 // the value as a number; seconds for a duration
@@ -85,7 +85,7 @@ type Series struct {
 	buckets  [bucketCount + 1]atomic.Uint64
 	nanos    atomic.Uint64
 	failed   atomic.Uint64 // executed with an error reply
-	rejected atomic.Uint64 // not executed: wrong arguments, not authenticated
+	rejected atomic.Uint64 // not executed, for example because of wrong arguments
 }
 
 func (s *Series) add(bucket int, n uint64, d time.Duration) {

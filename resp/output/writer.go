@@ -43,7 +43,7 @@ type Writer struct {
 	// The following fields belong to the connection's goroutine. While it is in
 	// resp.Executor.Do, sent and early belong to sendEarly.
 	Mode    ReplyMode
-	sent    int // bytes of replies of this pipeline
+	sent    int // bytes that this pipeline has written
 	unsent  int // the part of sent that redcon has buffered
 	failed  bool
 	early   early
@@ -81,10 +81,11 @@ const (
 // Failed reports whether the client can receive nothing more.
 func (w *Writer) Failed() bool { return w.failed }
 
-// Sent reports whether replies of this pipeline have been written.
+// Sent reports whether this pipeline has written anything.
 func (w *Writer) Sent() bool { return w.sent > 0 }
 
-// TakeSent ends a pipeline. It returns the number of bytes of its replies.
+// TakeSent ends a pipeline. It returns the number of bytes that the pipeline has
+// written: its replies, and the messages between them.
 func (w *Writer) TakeSent() int {
 	n := w.sent
 	w.sent = 0
@@ -178,8 +179,8 @@ func (w *Writer) writeLocked(b []byte) {
 
 var errEnded = errors.New("connection has ended")
 
-// Stream sends a large reply, encoded for a RESP version, without copying the parts
-// of the state that the reply refers to.
+// Stream sends a large reply, encoded for a RESP version, piece by piece, without
+// copying it as a whole.
 func (w *Writer) Stream(r *fsm.Reply, proto int) {
 	if w.Silent() {
 		return

@@ -1,6 +1,6 @@
-// Package parameter lists the parameters of Redis for which the server has no
-// setting of its own, so that CONFIG GET and CONFIG SET know them. It checks
-// their values as Redis does.
+// Package parameter lists the parameters of Redis that package resp does not handle
+// entirely by itself, so that CONFIG GET and CONFIG SET know them. It checks their
+// values as Redis does.
 package parameter
 
 import (
@@ -30,8 +30,7 @@ const (
 	Effective
 )
 
-// Parameter is a parameter of Redis for which this program has no setting of
-// its own.
+// Parameter is a parameter of Redis in the list of this package.
 type Parameter struct {
 	Name  string
 	Alias string // an older name of the parameter, or ""
@@ -58,7 +57,7 @@ func notOneOf(names []string) string {
 	return "argument(s) must be one of the following: " + strings.Join(names, ", ")
 }
 
-// Enum returns the check of a parameter whose value is one of some names.
+// Enum returns the check of a parameter whose value must be one of the given names.
 func Enum(names ...string) func(value string) (canonical, wrong string) {
 	return func(value string) (canonical, wrong string) {
 		if canonical = strings.ToLower(value); slices.Contains(names, canonical) {
@@ -112,7 +111,7 @@ func intKind(low, high int64) valueKind {
 	}
 }
 
-// hertzKind checks the value of hz. Redis clamps it to its bounds.
+// hertzKind checks the value of hz. Redis clamps the value to the range 1 to 500.
 func hertzKind(value string) (canonical, wrong string) {
 	if canonical, wrong = intKind(0, math.MaxInt32)(value); wrong != "" {
 		return "", wrong
@@ -297,8 +296,8 @@ const whyAdvertised = "--advertise-client-addr sets the address at which clients
 // tlsByFlags is the reason why the parameters about TLS are refused.
 const tlsByFlags = "TLS is set by --tls-cert-file and the like"
 
-// parameters are the parameters of Redis 7.0.15 for which this program has no
-// setting of its own. Start is the value in a Redis that runs without a
+// parameters are the parameters of Redis 7.0.15 that package resp does not handle
+// entirely by itself. Start is the value in a Redis that runs without a
 // configuration file. Package resp replaces it for some parameters, such as dir
 // and cluster-enabled.
 var parameters = []Parameter{
@@ -345,12 +344,12 @@ var parameters = []Parameter{
 	{
 		Name:  "client-output-buffer-limit",
 		Start: "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
-		Class: Refused, Why: "it is fixed",
+		Class: Refused, Why: "it is set by --max-message-bytes",
 		kind: textKind,
 	},
 	{
 		Name: "client-query-buffer-limit", Start: "1073741824",
-		Class: Refused, Why: "it is fixed",
+		Class: Refused, Why: "it follows from --max-bulk-bytes",
 		kind: memoryKind(1048576),
 	},
 	{Name: "cluster-allow-pubsubshard-when-down", Start: "yes", kind: yesNoKind},

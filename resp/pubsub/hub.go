@@ -1,6 +1,6 @@
 // Package pubsub delivers the events of the log to the clients of this node
 // that have asked for them: messages of channels, keyspace notifications, and
-// invalidations of keys that a client has read (CLIENT TRACKING).
+// invalidations of keys (CLIENT TRACKING).
 //
 // A [Hub] keeps the subscriptions and the table of keys that were read. It sees
 // a connection as a [Subscriber], and gives it messages through [Conn]. It
@@ -86,16 +86,17 @@ type Hub struct {
 	// subscriptions is the number of subscriptions. bytes is an estimate of the
 	// memory that the subscriptions and the BCAST prefixes occupy.
 	subscriptions, bytes int
-	// expecting is the number of subscriptions in progress: see Expect.
+	// expecting is the number of calls of Expect whose done has not been called yet.
 	expecting int
 	track     tracking
 }
 
 // These numbers bound how much the hub processes before it releases its lock
-// for other goroutines. hubSlice is the number of deliveries. topicSlice is the
-// number of topics that a connection joins or leaves, or of prefixes that it
-// begins or ceases to track. One topic or prefix takes about a microsecond, so
-// a slice of topics ends in time for the connection to yield: see yield.Every.
+// for other goroutines. hubSlice is the number of deliveries, of changed keys, or of
+// keys that are read. topicSlice is the number of topics that a connection joins or
+// leaves, or of prefixes that it begins or ceases to track. One topic or prefix
+// takes about a microsecond, so a slice of topics ends in time for the connection
+// to yield: see yield.Every.
 const (
 	hubSlice   = 256
 	topicSlice = 64
@@ -111,7 +112,7 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// wantLocked registers the kinds of events that the hub needs with the node.
+// wantLocked makes the node deliver the kinds of events that the hub needs.
 func (h *Hub) wantLocked() {
 	if h.cfg.Want == nil {
 		return
@@ -307,8 +308,8 @@ func (h *Hub) Count(kind Kind, name string) int {
 	return h.topics[kind][name].len()
 }
 
-// Sizes contains the number of topics of each kind, the number of
-// subscriptions, and an estimate of the bytes that they occupy.
+// Sizes contains the number of topics of each kind, the number of subscriptions,
+// and an estimate of the bytes that subscriptions and BCAST prefixes occupy.
 type Sizes struct {
 	Topics               [3]int
 	Subscriptions, Bytes int

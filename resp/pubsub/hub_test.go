@@ -169,8 +169,8 @@ func TestHub_MatchSteps(t *testing.T) {
 	}
 }
 
-// TestHub_NoStepLimit checks that a hub without a limit of steps keeps no subscriber
-// that has left, however many steps its patterns took.
+// TestHub_NoStepLimit checks that the matching budget of a hub without a limit of
+// steps keeps no subscriber that has left, however many steps its patterns took.
 func TestHub_NoStepLimit(t *testing.T) {
 	h := newTestHub()
 	h.budget.rate = 0
@@ -188,8 +188,8 @@ func TestHub_NoStepLimit(t *testing.T) {
 // growth returns the factor by which the time per element of do(n) grows when n
 // is 20 times as large. It measures the processor time of the process, because
 // the machine may do other work, and takes the minimum of several attempts. The
-// factor exceeds 1 even if do is linear, because a small n fits into the caches of
-// the processor.
+// factor may exceed 1 even if do is linear, because a small n fits into the caches
+// of the processor.
 func growth(t *testing.T, do func(n int), n int) float64 {
 	t.Helper()
 	least := func(n int) time.Duration {
@@ -205,7 +205,7 @@ func growth(t *testing.T, do func(n int), n int) float64 {
 }
 
 // TestHub_Linear checks that the time to subscribe to a pattern, and to
-// unsubscribe from it, does not depend on the number of patterns.
+// unsubscribe from it, does not grow in proportion to the number of patterns.
 func TestHub_Linear(t *testing.T) {
 	for _, form := range []string{"p:%d:*", "*%d", "%d*"} {
 		g := growth(t, func(n int) {
@@ -223,8 +223,8 @@ func TestHub_Linear(t *testing.T) {
 	}
 }
 
-// TestTracking_PrefixesLinear checks that the cost of a change does not depend on
-// the number of BCAST prefixes.
+// TestTracking_PrefixesLinear checks that the time for a BCAST prefix and for a
+// change does not grow in proportion to the number of prefixes.
 func TestTracking_PrefixesLinear(t *testing.T) {
 	g := growth(t, func(n int) {
 		h := newTestHub()

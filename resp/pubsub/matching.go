@@ -86,8 +86,9 @@ func (b *matchBudget) addHeavy(c *Subscriber) {
 	b.mu.Unlock()
 }
 
-// heaviest returns the connection that took the most steps in the epoch, or nil
-// if none took share steps.
+// heaviest returns the connection that took the most steps in the epoch. It leaves
+// out connections that are being closed or that took less than share steps, and
+// returns nil if there is no other.
 func (b *matchBudget) heaviest() (worst *Subscriber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,9 +10,10 @@ import (
 // Mode is the tracking mode of a connection, as CLIENT TRACKING sets it.
 type Mode struct {
 	On, BCast, OptIn, OptOut, NoLoop bool
-	// Caching is true if the last command was CLIENT CACHING. That command
-	// decides whether the next command or transaction is tracked. It has no
-	// effect on later commands, even if the next command is refused.
+	// Caching is true if the last command was CLIENT CACHING; other CLIENT commands
+	// after it do not count. CLIENT CACHING decides whether the next command or
+	// transaction is tracked. It has no effect on later commands, even if the next
+	// command is refused.
 	Caching  bool
 	Redirect uint64
 	Prefixes []string

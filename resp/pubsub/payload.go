@@ -9,7 +9,7 @@ type Payload struct {
 	Queues atomic.Int32 // number of queues that contain it
 }
 
-// NewPayload returns an encoded message, or nil if it is empty.
+// NewPayload returns the payload with the encoded message b, or nil if b is empty.
 func NewPayload(b []byte) *Payload {
 	if len(b) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 )
 
 // TestPrefixTree_Model checks that the tree finds the same strings as a search
-// of all strings, after any additions and removals. It also checks that the
-// empty tree has no nodes left.
+// of all strings, after random additions and removals. It also checks that the
+// tree has no nodes left after the removal of all strings.
 func TestPrefixTree_Model(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	word := func() string {

@@ -52,8 +52,8 @@ type tracking struct {
 	// changedKeys are the keys that the current entry changed, while there are
 	// connections in BCAST mode. The value is the id of the connection that
 	// changed the key, or 0 if several connections did or the connection is not
-	// known. The keys of served are the connections whose blocking commands
-	// changed keys when these commands were served.
+	// known. served contains the blocking commands that changed keys when the
+	// current entry served them, by the id of their connection.
 	changedKeys map[string]uint64
 	served      map[uint64]fsm.Pos
 	// emptied is the last event in the current entry that emptied a database,
@@ -65,14 +65,15 @@ type tracking struct {
 type tracker struct {
 	c      *Subscriber
 	noloop bool
-	// localReads is true if the connection has used READONLY. A value that it
-	// has read in that mode may be older than its own acknowledged changes. So
-	// the connection also receives invalidations for its own changes.
+	// localReads is true if the connection has been in READONLY mode since it began
+	// to track. A value that it has read in that mode may be older than its own
+	// acknowledged changes. So the connection also receives invalidations for its
+	// own changes.
 	localReads bool
 	bcast      bool
 	redirect   uint64 // connection that receives the invalidations instead, or 0
-	// broken is true if the connection in redirect is gone, and this connection has
-	// been notified of that.
+	// broken is true if an invalidation was to be sent to the connection in
+	// redirect, but that connection was gone.
 	broken bool
 	// prefixes are the prefixes of BCAST mode.
 	prefixes []string
@@ -98,7 +99,7 @@ func (tr *tracker) own(id, by uint64) bool {
 type reading struct {
 	// armed is true if the connection may cache values of the key. It read
 	// these values at log indices from since to last, and it receives an
-	// invalidation for the first change after since. The two indices differ if
+	// invalidation for the first change after since. The two indices may differ if
 	// several commands have read the key. This node may still have to apply
 	// changes between the two indices, because replies come from the leader.
 	armed       bool
@@ -235,8 +236,9 @@ func (t *tracking) dropPrefixes(id uint64) (more bool) {
 	return len(tr.prefixes) > 0
 }
 
-// offLocked ends tracking for a connection that has no prefixes. Its readings
-// are forgotten when their keys change, or by a sweep.
+// offLocked ends tracking for a connection that has no prefixes. If no other
+// connection tracks, offLocked forgets all readings. Otherwise, the readings of the
+// connection are forgotten later: when their keys change, or by a sweep.
 func (t *tracking) offLocked(id uint64) {
 	tr := t.clients[id]
 	if tr == nil {
@@ -513,14 +515,14 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 	}
 }
 
-// flushed forgets all keys, and sends an invalidation of all keys to every
-// connection that tracks. e is the event that emptied a database, or nil if
-// this node has missed events. A command that empties several databases causes
-// one invalidation. flushed sends the invalidations and forgets the readings
-// piece by piece, and releases the lock in between. A read that is settled
-// meanwhile compares its log index with flushedAt. So flushedAt is set first.
-// Otherwise, a connection that has already received the invalidation could
-// cache the reply of a read from before the flush.
+// flushed forgets all values that were read before the log index of the flush, and
+// sends an invalidation of all keys to every connection that tracks. e is the event
+// that emptied a database, or nil if this node has missed events. A command that
+// empties several databases causes one invalidation. flushed sends the
+// invalidations and forgets the readings piece by piece, and releases the lock in
+// between. A read that is settled meanwhile compares its log index with flushedAt.
+// So flushedAt is set first. Otherwise, a connection that has already received the
+// invalidation could cache the reply of a read from before the flush.
 func (t *tracking) flushed(index uint64, e *fsm.Event) {
 	last := t.emptied
 	t.emptied = e
@@ -548,7 +550,8 @@ func (t *tracking) flushed(index uint64, e *fsm.Event) {
 func allKeys(proto int) []byte { return fsm.Null.Append(nil, proto) }
 
 // entryDone sends the invalidations of BCAST mode, which wait for the end of an
-// entry: one for each prefix. The caller must not hold the hub's lock.
+// entry. A connection gets one invalidation for each of its prefixes with changed
+// keys. The caller must not hold the hub's lock.
 func (t *tracking) entryDone(index uint64) {
 	t.emptied = nil
 	if len(t.changedKeys) == 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestTracking_Sweep checks that the memory does not grow when many
-// connections, one after the other, read a key that never changes and then
-// close.
+// TestTracking_Sweep checks that the number of readings stays bounded when many
+// connections, one after the other, read a key that never changes and then stop
+// tracking.
 func TestTracking_Sweep(t *testing.T) {
 	h := newTestHub()
 	tr := &h.track
@@ -38,9 +38,8 @@ func TestTracking_Sweep(t *testing.T) {
 	}
 }
 
-// others counts how often another goroutine gets access to the table of
-// readings while the function work runs, which takes the lock of the hub.
-// Accesses before and after work do not count.
+// others counts how often another goroutine sees, with the lock of the hub, that
+// work has removed a part of the readings. work also takes that lock.
 func others(h *Hub, work func()) int {
 	_, before, _ := h.TrackedSizes()
 	return seenDuring(work, func() bool {
@@ -212,12 +211,12 @@ func TestTracking_FlushUnderWay(t *testing.T) {
 		tr.flushes, tr.flushedAt = tr.flushes+1, 5 // the walk has not reached the key
 		h.Settle(1, []string{"k"}, c.at, true)
 		if r := tr.keys["k"][1]; (r != nil && r.armed) != c.armed {
-			t.Errorf("read at %d, flush at 5: the reading is not as wanted (armed: %v)", c.at, c.armed)
+			t.Errorf("read at %d, flush at 5: armed is not %v", c.at, c.armed)
 		}
 		h.mu.Lock()
 		tr.walk(func(key string, id uint64, r *reading) { tr.refresh(r) })
 		if r := tr.keys["k"][1]; (r != nil && r.armed) != c.armed {
-			t.Errorf("read at %d, flush at 5, after the walk: the reading is not as wanted (armed: %v)", c.at, c.armed)
+			t.Errorf("read at %d, flush at 5, after the walk: armed is not %v", c.at, c.armed)
 		}
 		tr.reader("old", 1).hold(3)
 		tr.flushes, tr.flushedAt = tr.flushes+1, 7

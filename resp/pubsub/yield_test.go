@@ -37,11 +37,11 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// TestHub_Yields checks that a connection lets other goroutines run while it
-// subscribes to many topics and leaves them, even if the node has a single
-// processor. Without yields, the other goroutine runs when the scheduler
-// preempts the connection, about every 10 ms. With yields, it runs several
-// times in a millisecond; the test demands once in 4 ms.
+// TestHub_Yields checks that a connection lets other goroutines run while it joins
+// and leaves many topics, tracks many prefixes and matches slow patterns, even if
+// the node has a single processor. Without yields, the other goroutine runs when
+// the scheduler preempts the connection, about every 10 ms. With yields, it runs
+// several times in a millisecond; the test demands once in 4 ms.
 func TestHub_Yields(t *testing.T) {
 	const topics = 50_000
 	names := make([]string, topics)

@@ -1,6 +1,6 @@
-// Package sentinel describes the cluster as a Redis Sentinel does: one master,
-// which is the leader, its replicas, the other Sentinels, and events about
-// their changes. Raft elects the leader; a Sentinel takes no part in elections.
+// Package sentinel describes the cluster as a Redis Sentinel does: one master (the
+// leader), its replicas, the other Sentinels, and events about their changes. Raft
+// elects the leader; a Sentinel takes no part in elections.
 package sentinel
 
 import (
@@ -246,7 +246,7 @@ func (w *State) ago(t time.Time) int64 {
 	return max(0, w.now.Sub(t).Milliseconds())
 }
 
-// head returns a new item with the fields with which items of all kinds begin.
+// head returns a new item with the first fields, which all kinds of items have.
 func (w *State) head(kind, name, host, port, runID string, down bool, heard time.Time) *item {
 	flags := []string{kind}
 	if down {

@@ -79,7 +79,7 @@ func TestMonitor_Events(t *testing.T) {
 	switched.Port = "9"
 	s.see(t, time.Second, &switched, []topology.Peer{n1, again, switched},
 		"+switch-master mymaster h3 1 h3 9", "+slave slave h1:1 h1 1 @ mymaster h3 9", "+slave slave h2:1 h2 1 @ mymaster h3 9")
-	// A new node is a replica as soon as it votes.
+	// A new node is a replica as soon as it is a voter.
 	n4 := peer("4", true)
 	n4.Voter = false
 	s.see(t, time.Second, &switched, []topology.Peer{n1, again, switched, n4}, "+sentinel sentinel id4 h4 2 @ mymaster h3 9")

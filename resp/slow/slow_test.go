@@ -69,9 +69,9 @@ func TestLatency(t *testing.T) {
 		t.Errorf("Report returned %q, want a line about the event command", text)
 	}
 	if n := s.Reset([]string{"command", "other"}); n != 1 || len(s.Events()) != 1 {
-		t.Errorf("%d events were deleted", n)
+		t.Errorf("Reset of one event deleted %d events, want 1, and the other event left", n)
 	}
 	if n := s.Reset(nil); n != 1 || len(s.Events()) != 0 {
-		t.Errorf("%d events were deleted", n)
+		t.Errorf("Reset of all events deleted %d events, want 1, and no event left", n)
 	}
 }

@@ -26,7 +26,7 @@ type Site struct {
 }
 
 // Operand is the name of a value in an error message, such as local 'x' or
-// field 'y'. For an operand whose kind is empty, String returns no name.
+// field 'y'. If the kind is empty, String returns "".
 type Operand struct {
 	Kind, Name string
 	Type       string // type of a constant

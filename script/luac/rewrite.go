@@ -11,7 +11,8 @@ import (
 )
 
 // rewriter rewrites the syntax tree of a text. gopher-lua compiles the result
-// to a program that behaves as in Lua 5.1 and stays within a budget:
+// to a program that stays within a budget and behaves as in Lua 5.1, apart from
+// the exceptions that package script documents:
 //
 //   - Operations that can allocate any amount of memory become calls of hidden
 //     functions, which charge for the memory (hidden.go).

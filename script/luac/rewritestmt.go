@@ -208,7 +208,7 @@ func (w *rewriter) locals(names []string, values []ast.Expr, line int) ast.Stmt 
 	return s
 }
 
-// target is the left side of an assignment.
+// target is a variable or a field to which an assignment assigns a value.
 type target struct {
 	w           *rewriter
 	name        *ast.IdentExpr // set for a local variable or an upvalue

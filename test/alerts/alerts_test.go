@@ -77,7 +77,8 @@ var alertCases = []alertCase{
 		`instance="n1"`},
 }
 
-// TestAlerts_Fire checks that each alert fires when it should, and not before.
+// TestAlerts_Fire checks that each alert does not fire at the time quiet of its
+// case, and fires at the time fires.
 func TestAlerts_Fire(t *testing.T) {
 	all := rules(t)
 	for _, c := range alertCases {

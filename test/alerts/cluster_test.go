@@ -261,9 +261,10 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-// TestExpressions evaluates all expressions on the metrics of a real cluster.
-// Each expression of the dashboard must have a value, and so must both sides of
-// each comparison in an alert rule. No critical alert may fire.
+// TestExpressions evaluates the expressions of the Grafana dashboard and of the
+// alert rules on the metrics of a real cluster. Each expression of the dashboard
+// must have a value, and so must the parts of each alert rule that sides returns.
+// No critical alert may fire.
 func TestExpressions(t *testing.T) {
 	nodes := startCluster(t)
 	s, end := newSeries(), time.Duration(0)
@@ -304,7 +305,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// sides returns the parts of an expression that always have a value: the sides of
+// sides returns the parts of an expression that must always have a value: the sides of
 // its comparisons and set operations, except numbers and calls of absent().
 func sides(t *testing.T, expr string) (all []string) {
 	t.Helper()

@@ -33,7 +33,7 @@ var ownRelease = &cycle{sha: ownSHA, load: func(addr string) error {
 	return err
 }}
 
-// cycles runs lock cycles until count of them are done.
+// cycles runs about count lock cycles.
 func (b *bench) cycles(ctx context.Context, r row, addr string, count int) (s sample, took time.Duration, err error) {
 	if err := r.cycle.load(addr); err != nil {
 		return s, 0, err

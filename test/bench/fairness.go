@@ -26,8 +26,8 @@ const (
 	// the victim's p99 must be below it.
 	loggedCeiling = 200 * time.Millisecond
 
-	// benchPassword is the password of the clusters of the rows of fairness and
-	// of overload. Some loads are clients that do not know the password.
+	// benchPassword is the password of the clusters for the rows "fairness" and
+	// "overload". Some loads are clients that do not know the password.
 	benchPassword = "of-the-bench"
 
 	// quietShare and noisyShare are the lengths of the victim's two runs,

@@ -32,7 +32,8 @@ const (
 	growthReps    = 3
 	costFactor    = 10
 
-	// pointLimit bounds the time for a point. Ten million keys take the longest.
+	// pointLimit bounds the time for a point or a profiling. Ten million keys
+	// take the longest.
 	pointLimit = 15 * time.Minute
 
 	defaultMaxKeys = 1_000_000
@@ -50,8 +51,8 @@ func (g *growthOptions) define(fs *flag.FlagSet) {
 		"which takes about 16 GB of memory and several minutes")
 }
 
-// forGrowth checks the axes that -growth names, and sets the other options to
-// the values that -growth needs. It turns off the placement of the processes,
+// forGrowth checks the axes that -growth names, and sets the defaults of -seconds
+// and -pprof-dir for -growth. It turns off the placement of the processes,
 // because a placement would keep a node from using the processors that
 // --threads allows.
 func (o *options) forGrowth(fs *flag.FlagSet) error {
@@ -126,7 +127,7 @@ func sweepNames() []string {
 	return names
 }
 
-// growth measures the sweeps.
+// growth measures the sweeps and the profilings.
 type growth struct {
 	m      machine
 	header record.Header
@@ -138,9 +139,9 @@ type unavailable string
 
 func (u unavailable) Error() string { return string(u) }
 
-// measureGrowth measures the sweeps that -growth names. A point that fails does
-// not end the run. If the run is interrupted, the files of the completed sweeps
-// remain.
+// measureGrowth measures the sweeps and the profilings that -growth names. A
+// point that fails does not end the run. If the run is interrupted, the files of
+// the completed sweeps remain.
 func measureGrowth(ctx context.Context, m machine) (missed bool, err error) {
 	lines, _, err := conditions(ctx, m.dir, m.tools, m.o)
 	if err != nil {
@@ -176,7 +177,7 @@ func measureGrowth(ctx context.Context, m machine) (missed bool, err error) {
 		}
 	}
 	if g.failed > 0 {
-		return false, fmt.Errorf("%d points were not measured, see above", g.failed)
+		return false, fmt.Errorf("%d measurements failed, see above", g.failed)
 	}
 	return false, nil
 }
@@ -339,11 +340,12 @@ func seriesOf(load, system string, samples []sample) []record.Series {
 	return []record.Series{rate, p99}
 }
 
-// firstBytes bounds the total size of the values in the first run of a row. It
-// also bounds the total size of the values that GET reads.
+// firstBytes bounds, in the sweep "values", the total size of the values in the
+// first run of a row. It also bounds the total size of the values among which GET
+// chooses.
 const firstBytes = 32 << 20
 
-// values measures values of one size.
+// values measures the speed with values of one size.
 func (g *growth) values(ctx context.Context, at int64) ([]record.Series, error) {
 	value := strings.Repeat("v", int(at))
 	few := firstBytes / int(at) // commands or keys
@@ -352,7 +354,7 @@ func (g *growth) values(ctx context.Context, at int64) ([]record.Series, error) 
 	return g.rows(ctx, process.Config{}, set, get)
 }
 
-// clients measures the load of a number of clients.
+// clients measures the speed with a number of clients.
 func (g *growth) clients(ctx context.Context, at int64) ([]record.Series, error) {
 	if err := raiseFiles("clients", uint64(at)+1000); err != nil {
 		return nil, unavailable(err.Error())

@@ -89,9 +89,9 @@ func (p *profiled) perCommand(i int) float64 {
 	return 1e6 * r.Total / float64(r.Count)
 }
 
-// spend runs a row on a target once. It returns the processor time of the
-// processes during the run, and a CPU profile of each node, which covers about
-// the first four fifths of the run.
+// spend calibrates a row for a target and then runs the row once. It returns the
+// processor time of the processes during this run, and a CPU profile of each node.
+// A profile covers about the first four fifths of the run.
 func (b *bench) spend(ctx context.Context, r row, t *target, pids []int, nodes []*process.Node) ([]time.Duration,
 	[][]byte, error) {
 	if err := b.calibrate(ctx, r, t); err != nil {

@@ -33,8 +33,8 @@ func fakeSweep(end context.CancelFunc) sweep {
 	}}
 }
 
-// TestGrowth_PointsFail checks that a point that fails is recorded with its reason
-// and does not end the sweep.
+// TestGrowth_PointsFail checks that a failed point is recorded with its reason and
+// does not end the sweep.
 func TestGrowth_PointsFail(t *testing.T) {
 	var out bytes.Buffer
 	g := &growth{m: machine{out: &out, o: options{growth: growthOptions{out: t.TempDir(), maxKeys: defaultMaxKeys}}}}
@@ -110,8 +110,8 @@ func TestForGrowth(t *testing.T) {
 	}
 }
 
-// TestKeyLoads checks that the loads of the keys sweep expect the replies that
-// servers send.
+// TestKeyLoads checks the commands of the loads of the keys sweep, and the replies
+// that these loads expect.
 func TestKeyLoads(t *testing.T) {
 	const key = keyFormat
 	c := &renewer{socket: 7}

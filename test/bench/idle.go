@@ -85,7 +85,8 @@ func measureIdle(ctx context.Context, m machine) (missed bool, err error) {
 // and USER_HZ is 100 on all architectures that Go supports.
 const tick = 10 * time.Millisecond
 
-// processorTimes returns the user and system time of each process.
+// processorTimes returns the sum of the user time and the system time of each
+// process.
 func processorTimes(pids []int) ([]time.Duration, error) {
 	times := make([]time.Duration, len(pids))
 	for i, pid := range pids {

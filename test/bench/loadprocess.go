@@ -77,7 +77,8 @@ func startLoad(l neighbor.Load, to neighbor.Target) (*loadProcess, error) {
 	return p, nil
 }
 
-// errorOf returns what a process has written to its standard error as an error.
+// errorOf returns an error whose text is the standard error output of a process,
+// or nil if there is no output.
 func errorOf(stderr string) error {
 	if stderr = strings.TrimSpace(stderr); stderr == "" {
 		return nil

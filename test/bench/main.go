@@ -93,7 +93,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs.StringVar(&o.pprofDir, "pprof-dir", "",
 		"write CPU profiles of the leader, one for each row, into this directory; in the rows of fairness, of the "+
 			"node that the load runs against")
-	fs.Float64Var(&o.seconds, "seconds", 3, "length of one repetition, about; with -growth, 1 unless it is set")
+	fs.Float64Var(&o.seconds, "seconds", 3,
+		"approximate length of a repetition, in seconds; with -growth, the default is 1")
 	fs.IntVar(&o.reps, "reps", 3, "repetitions; the median counts")
 	fs.IntVar(&o.kills, "kills", 10, "kills of the leader")
 	fs.StringVar(&o.serve, "serve-flags", "", "further flags of the nodes, separated by blanks")
@@ -310,7 +311,8 @@ func measureTmpfs(ctx context.Context, m machine, rows []row) (missed bool, err 
 		rows[i].leaderFloor, rows[i].followerFloor, rows[i].ownFloor, rows[i].follower = 0, 0, 0, false
 	}
 	if m.dir, err = os.MkdirTemp(m.o.tmpfs, "holdfast-bench"); err != nil {
-		return false, fmt.Errorf("%s (-tmpfs names another directory): %w", tmpfsName, err)
+		return false, fmt.Errorf("%scannot make a directory for the data (-tmpfs names another place): %w",
+			tmpfsName, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(m.dir)) }()
 	name, volatile, err := fileSystem(m.dir)

@@ -195,7 +195,7 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 	if err != nil {
 		return s, 0, err
 	}
-	// redis-benchmark itself sends one command that may fail.
+	// redis-benchmark also sends a few commands of its own, which may fail.
 	if failed := errorsAfter - errorsBefore; failed > 5 {
 		return s, 0, fmt.Errorf("%d of %d commands at %s failed", failed, count, addr)
 	}

@@ -18,15 +18,16 @@ const (
 	millionName  = "million locks"
 	millionLocks = 1_000_000
 
-	// These are upper limits, as multiples of what one Redis without persistence
-	// needs for the same locks: the time to load them, the resident memory of any
-	// node, and its peak while the nodes write snapshots.
+	// These are upper limits, as multiples of the time and the memory that one
+	// Redis without persistence needs for the same locks. They are for the time to
+	// load the locks, for the resident memory of any node, and for its peak while
+	// the nodes write snapshots.
 	loadFactor   = 20
 	memoryFactor = 3
 	peakFactor   = 4
 
-	// restartLimit is the upper limit for the time until a node that was
-	// stopped and started is ready again.
+	// restartLimit is the upper limit for the time from the start of a stopped
+	// follower until it is ready again.
 	restartLimit = 5 * time.Second
 )
 
@@ -179,7 +180,8 @@ func (m nodeMemory) most() int {
 	return most
 }
 
-// timesOf describes the memory as multiples of redis.
+// timesOf describes the memory of each node in MB and as a multiple of redis, the
+// memory of Redis in MB.
 func (m nodeMemory) timesOf(redis int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "leader %d MB (%.1f times)", m.leader, float64(m.leader)/float64(redis))

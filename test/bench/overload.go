@@ -35,8 +35,8 @@ const (
 	memoryGrowth = 1.25
 
 	// warmUp is the shortest duration, in seconds, of the first run with all
-	// clients. After that run, the memory grows by less than memoryGrowth under
-	// this load. The memory was 233 MB after 6 s, 301 MB after 12 s, 370 MB
+	// clients. After that run, the memory grows by a factor below memoryGrowth
+	// under this load. The memory was 233 MB after 6 s, 301 MB after 12 s, 370 MB
 	// after 45 s, and 377 MB after 90 s.
 	warmUp = 20.0
 )
@@ -143,7 +143,7 @@ func raiseFiles(name string, n uint64) error {
 type span struct {
 	took   time.Duration
 	times  []time.Duration // durations of all commands, sorted
-	counts []int           // commands of each client
+	counts []int           // commands of each client, or lock cycles of each client of redsync
 }
 
 func (s *span) rate() float64 { return float64(len(s.times)) / s.took.Seconds() }

@@ -12,8 +12,8 @@ import (
 )
 
 // placement assigns processes to processors on a machine that has two. The
-// server that receives the load runs on one of them. The load, and the other
-// nodes of the cluster, run on the other. Both systems are placed in this way.
+// server that receives the load runs on one of them. The load and all other
+// servers run on the other. Both systems are placed in this way.
 //
 // Without a placement, the kernel runs a process that a message wakes on the
 // processor of the sender. When both processors are nearly busy, the kernel

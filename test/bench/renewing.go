@@ -100,7 +100,8 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 		}
 		now := time.Now()
 		if now.After(end.Add(maxReplyWait)) {
-			return nil, fmt.Errorf("%d clients have waited for a reply for %v", open, maxReplyWait)
+			return nil, fmt.Errorf("%d clients have not completed their cycles %v after the end of the run",
+				open, maxReplyWait)
 		}
 		for _, e := range events {
 			c := l.clients[e.Fd]

@@ -147,8 +147,8 @@ func cpuModel() string { return field("/proc/cpuinfo", "model name") }
 
 func memory() string { return "memory " + field("/proc/meminfo", "MemTotal") }
 
-// field returns the value in the first line of a file that has the form "name :
-// value".
+// field returns the value of a name in a file of lines "name : value", or
+// "unknown".
 func field(path, name string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -9,7 +9,7 @@ type row struct {
 	pipeline int
 	command  []string
 	cycle    *cycle // used in place of command
-	writes   bool   // every command must create a key
+	writes   bool   // nearly every command must create a key
 	follower bool   // also measured through a follower
 	tmpfs    bool   // also measured with all data in memory
 

@@ -30,8 +30,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
 	flag.StringVar(&o.old, "old", "",
-		"another build of holdfast, for the classes that mix two: rolling upgrade, rolling downgrade, upgrade taken "+
-			"back")
+		"another build of holdfast, for the classes that mix two builds: rolling upgrade, rolling downgrade, "+
+			"upgrade taken back")
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "holdfast-chaos"),
 		"directory for the clusters and for the evidence of violations")
 	flag.StringVar(&o.faults, "faults", "all",
@@ -43,10 +43,10 @@ func main() {
 	flag.DurationVar(&o.limit, "for", 0, "begin no further episode after this time, 0 for no limit")
 	flag.IntVar(&o.steps, "steps", 0, "steps of each episode, 0 for four")
 	flag.BoolVar(&o.controls, "controls", true,
-		"also play episodes that break a guarantee on purpose, which the checkers must find")
+		"also play episodes that violate a guarantee on purpose; the checkers must find the violations")
 	flag.BoolVar(&o.library, "library", true, "also run clients of go-redis with its defaults")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directories of all episodes, not only those with violations")
-	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
+	flag.BoolVar(&o.figures, "figures", false, "fail if the run misses one of the figures in docs/testing.md")
 	flag.BoolVar(&o.plan, "plan", false, "print the plans of the episodes, and run nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// printPlan prints what a run with these options would do.
+// printPlan prints the plans of the episodes of a run with these options.
 func printPlan(o options) error {
 	plans, err := attack.Planned(attack.Config{Seed: o.seed, Episodes: o.episodes, Old: o.old,
 		Faults: strings.Split(o.faults, ",")})
@@ -177,16 +177,16 @@ func upgraded(r *attack.Report) error {
 }
 
 // wantFaults and wantPowerCuts are the numbers of faults and of power cuts that
-// a run of CI must reach. TestPlan checks that the seed in .ci/run plans more
+// a run with -figures must reach. TestPlan checks that the seed in .ci/run plans more
 // of both.
 const (
 	wantPowerCuts = 4
 	wantFaults    = 80
 )
 
-// figures returns an error if a run missed one of the figures that a run of CI
-// must reach. Such a run proves too little. The figures may be raised if the CI
-// machine gets faster. They must never be lowered.
+// figures returns an error if a run missed one of the figures. Such a run proves
+// too little. The figures may be raised if the machines get faster. They must
+// never be lowered.
 func figures(r *attack.Report) error {
 	var errs []error
 	for _, f := range []struct {

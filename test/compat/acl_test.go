@@ -124,7 +124,7 @@ func (p *pair) sameUser(name string) {
 }
 
 // orderSubcommands sorts each sequence of rules that allow subcommands, and
-// each sequence of rules that deny some. Redis prints them in the order of a
+// each sequence of rules that deny subcommands. Redis prints them in the order of a
 // hash table. The table can grow while Redis writes a reply, so the order can
 // differ between two users.
 func orderSubcommands(rules string) string {
@@ -275,8 +275,8 @@ func TestACL_Categories(t *testing.T) {
 	}
 }
 
-// aclUsers contains the rules of one user in each element. TestACL_Dryrun tries
-// each command of aclTries as each of these users.
+// aclUsers contains the rules of one user in each element. As each user with valid
+// rules, TestACL_Dryrun tries the commands of aclTries that Holdfast has.
 var aclUsers = []string{
 	"on nopass +@all ~a*", "on nopass +@all %R~a* %W~b*", "on nopass +@all %R~*", "on nopass +@all %W~*",
 	"on nopass +@read ~*", "on nopass -@all", "on nopass +@all -@dangerous ~* &*",
@@ -435,7 +435,8 @@ func TestACL_Scripts(t *testing.T) {
 	})
 }
 
-// TestACL_Subscribers takes the right to a channel away from its subscribers.
+// TestACL_Subscribers checks that the connections of subscribers end when their
+// user loses the right to their channel.
 func TestACL_Subscribers(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL SETUSER ear on nopass +@all ~* &a &b &c*")
@@ -578,7 +579,7 @@ func denials(t *testing.T, raw string) string {
 }
 
 // TestACL_Catalog checks that the catalog contains commands on data, connection
-// commands, and the commands of the Sentinel port.
+// commands, and SENTINEL.
 func TestACL_Catalog(t *testing.T) {
 	c := resp.NewCatalog(command.NewTable())
 	for _, name := range []string{"get", "config", "acl", "sentinel"} {

@@ -211,8 +211,8 @@ func TestBlocking(t *testing.T) {
 	})
 }
 
-// TestBlocking_Pipelined checks that a blocked client, once it is served,
-// executes the commands that it has already sent.
+// TestBlocking_Pipelined checks that the servers execute the commands that a
+// blocked client has already sent, once the client is served.
 func TestBlocking_Pipelined(t *testing.T) {
 	both(t, func(p *pair) {
 		o := p.other()
@@ -276,8 +276,8 @@ func TestBlocking_Unblock(t *testing.T) {
 	})
 }
 
-// TestBlocking_Random runs random scenarios. In each step, a client either
-// blocks or pushes.
+// TestBlocking_Random runs random scenarios. In each step, a client either sends a
+// blocking command or changes a key.
 func TestBlocking_Random(t *testing.T) {
 	both(t, func(p *pair) {
 		for seed := range uint64(12) {
@@ -355,7 +355,7 @@ func (s *scenario) mayWait(name, line string) {
 	s.collect()
 }
 
-// collect waits until Redis has sent the replies of all clients that it has
+// collect waits until Redis has sent the replies to all clients that it has
 // served. It then reads these replies from both servers.
 func (s *scenario) collect() {
 	s.p.t.Helper()

@@ -199,8 +199,8 @@ func fields(list []any) map[string]any {
 	return m
 }
 
-// TestCommandInfo compares all bytes of COMMAND INFO for commands without
-// subcommands. Its aggregate types depend on the protocol.
+// TestCommandInfo compares all bytes of COMMAND INFO for the commands of Redis
+// without subcommands. The aggregate types of the reply depend on the protocol.
 func TestCommandInfo(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, cmd := range command.NewTable().Rows() {

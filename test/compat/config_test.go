@@ -22,8 +22,8 @@ func settingsOf(t *testing.T, reply string) []string {
 }
 
 // TestConfig_Names checks that CONFIG GET has every parameter of Redis. In
-// addition, it may have only the limits of Holdfast, whose names begin with a
-// prefix, and the settings of locks.
+// addition, it may have only the limits of Holdfast, whose names begin with
+// "holdfast-", and two settings of locks.
 func TestConfig_Names(t *testing.T) {
 	p := newPair(t, 2)
 	redis, holdfast := p.ask("CONFIG GET *")
@@ -122,7 +122,7 @@ func TestConfig_Refused(t *testing.T) {
 }
 
 // TestConfig_MaxMemory compares the replies while the data set is larger than
-// maxmemory. The server of these tests is one node, so it leads.
+// maxmemory. The Holdfast of these tests is a single node, so it is the leader.
 func TestConfig_MaxMemory(t *testing.T) {
 	p := newPair(t, 2)
 	p.Do("FLUSHALL", "SET lock token", "SET n 5", "HSET h f v", "RPUSH l a b", "SET gone v",

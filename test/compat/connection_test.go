@@ -80,8 +80,8 @@ func TestConnection_Random(t *testing.T) {
 	}
 }
 
-// TestStrictIntegers checks that integers have no "+", no leading zeros and no
-// blanks, as in Redis.
+// TestStrictIntegers checks that both servers give the same replies to unusual
+// spellings of integers, such as "+1", "01" and " 1".
 func TestStrictIntegers(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("SET k v")
@@ -95,8 +95,8 @@ func TestStrictIntegers(t *testing.T) {
 }
 
 // TestBeforeAuth checks the replies before a login. An unknown command, or a
-// wrong number of arguments, gets its own error. Every other command gets
-// NOAUTH.
+// wrong number of arguments, gets its own error. Every other command that needs
+// a login gets NOAUTH.
 func TestBeforeAuth(t *testing.T) {
 	p := newPair(t, 2)
 	p.setup("CONFIG SET requirepass secret")

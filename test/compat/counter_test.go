@@ -47,7 +47,7 @@ func TestIncrbyfloat(t *testing.T) {
 	})
 }
 
-// TestIncrbyfloat_Random adds random numbers of all magnitudes.
+// TestIncrbyfloat_Random adds random numbers of many magnitudes.
 func TestIncrbyfloat_Random(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(1, uint64(p.proto)))

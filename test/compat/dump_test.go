@@ -23,8 +23,8 @@ func bulk(t *testing.T, raw string) string {
 	return v.Text
 }
 
-// readBack compares a key of both servers with all commands that read its type.
-// It sorts replies that have no order.
+// readBack reads a key of both servers with commands for its type and compares
+// the replies. It sorts replies that have no order.
 func (p *pair) readBack(key, kind string) {
 	p.t.Helper()
 	p.DoApprox(2000, "PTTL "+key)
@@ -61,8 +61,8 @@ func sortedPairs(raw string) string {
 	return head + strings.Join(pairs, "")
 }
 
-// streamState compares what XINFO reports about a stream, except its radix
-// tree.
+// streamState compares the replies to XINFO STREAM FULL, without the fields about
+// the radix tree.
 func (p *pair) streamState(key string) {
 	p.t.Helper()
 	line := "XINFO STREAM " + key + " FULL"
@@ -378,8 +378,8 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-// TestRestore_Old restores dumps of older versions, and dumps with errors that
-// Redis finds.
+// TestRestore_Old restores dumps with the encodings of older versions, and dumps
+// with errors that Redis finds.
 func TestRestore_Old(t *testing.T) {
 	both(t, func(p *pair) {
 		p.redisOnly("CONFIG SET sanitize-dump-payload yes")
@@ -441,9 +441,8 @@ func TestRestore_Old(t *testing.T) {
 
 // TestRestore_Damaged changes bytes of dumps and corrects their checksums.
 // Holdfast must refuse every dump that Redis refuses with
-// sanitize-dump-payload. Redis accepts dumps that Holdfast refuses: those with
-// data after the value, and those with values that are well-formed but
-// contradictory.
+// sanitize-dump-payload. It may also refuse dumps that Redis accepts: those with
+// data after the value, and those whose values are well-formed but contradictory.
 func TestRestore_Damaged(t *testing.T) {
 	p := newPair(t, 2)
 	p.setup("FLUSHALL", "SELECT 0")

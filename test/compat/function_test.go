@@ -132,7 +132,7 @@ func TestFunction_Manage(t *testing.T) {
 	})
 }
 
-// calls is a library with one function per line.
+// calls is the code of a library. Each function begins on a new line.
 const calls = `redis.register_function('echo', function(keys,args) return {keys,args} end)
 redis.register_function('nokeys', function() return KEYS end)
 redis.register_function('noargv', function() return ARGV end)

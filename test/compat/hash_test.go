@@ -86,7 +86,7 @@ func TestHrandfield(t *testing.T) {
 }
 
 // TestHash_Encoding checks that a small hash keeps the insertion order in both
-// servers, and a large one does not.
+// servers, and compares a large hash without the order.
 func TestHash_Encoding(t *testing.T) {
 	both(t, func(p *pair) {
 		for i := range 512 {

@@ -107,8 +107,8 @@ func TestHLL_Registers(t *testing.T) {
 	})
 }
 
-// TestRandom_HLL adds elements until long after the value has changed to the
-// dense encoding. It compares all bytes of the value.
+// TestRandom_HLL adds random elements to values in both encodings. It compares all
+// bytes of the values after their headers.
 func TestRandom_HLL(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 500+uint64(p.proto)))

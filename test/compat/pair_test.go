@@ -141,7 +141,7 @@ func (p *pair) compare(line, redis, holdfast string) {
 	}
 }
 
-// DoSorted is like Do, for arrays without an order.
+// DoSorted is like DoPipelined, for arrays without an order.
 func (p *pair) DoSorted(lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -156,8 +156,8 @@ func sorted(raw string) string {
 	return head + strings.Join(elems, "")
 }
 
-// DoApprox is like Do, for replies that depend on the time. Integers that are
-// not negative may differ by up to tolerance. All other replies must be equal.
+// DoApprox is like DoPipelined, for replies that depend on the time. Integers that
+// are not negative may differ by up to tolerance. All other replies must be equal.
 func (p *pair) DoApprox(tolerance int64, lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -180,7 +180,7 @@ func integer(raw string) (int64, bool) {
 	return n, err == nil
 }
 
-// DoError is like Do, for lines that Redis must answer with an error.
+// DoError is like DoPipelined, for lines that Redis must answer with an error.
 func (p *pair) DoError(lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)

@@ -19,10 +19,10 @@ func (d *difference) want(proto int) string { return d.reply + "\r\n" }
 
 // permitted lists all differences.
 var permitted = []difference{
-	{"SETRANGE k 8388608 x", tooLong, "values end at 8 MiB (fsm.MaxStringBytes), not at 512 MiB"},
+	{"SETRANGE k 8388608 x", tooLong, "a value has at most 8 MiB (fsm.MaxStringBytes), not 512 MiB"},
 	{"APPEND k x8M", tooLong, "the same"},
 	{"SET " + longKey + " v", tooLong,
-		"keys end at 512 KiB (fsm.MaxKeyBytes), so that a key and its value fit a block of a snapshot"},
+		"a key has at most 512 KiB (fsm.MaxKeyBytes), so that a key and its value fit a block of a snapshot"},
 	{"OBJECT ENCODING whole", "$3\r\nint",
 		"in Redis, INCRBYFLOAT stores an integral sum as text; Holdfast stores all strings in the same way and " +
 			"computes the reply from the text"},

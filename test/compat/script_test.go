@@ -98,8 +98,8 @@ func TestScript_Cache(t *testing.T) {
 	})
 }
 
-// TestScript_AllOrNothing checks that a script that fails changes nothing in
-// Holdfast. In Redis, the changes before the error remain.
+// TestScript_AllOrNothing checks that a failed script changes nothing in Holdfast.
+// In Redis, the changes before the error remain.
 func TestScript_AllOrNothing(t *testing.T) {
 	both(t, func(p *pair) {
 		p.DoError(`EVAL "redis.call('SET','undone','v') redis.call('INCR','undone')" 0`)

@@ -86,7 +86,7 @@ func TestSort_Types(t *testing.T) {
 	})
 }
 
-// TestSort_Random sorts lists with all kinds of weights in all orders.
+// TestSort_Random sorts random lists with different weights and options.
 func TestSort_Random(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	both(t, func(p *pair) {

@@ -54,7 +54,7 @@ func (p *pair) compareTimes(line, redis, holdfast string) {
 	}
 }
 
-// streamReads returns the commands that read the whole state of a stream.
+// streamReads returns commands that read the state of a stream and of its groups.
 func streamReads(key string, groups ...string) []string {
 	lines := []string{"XINFO STREAM " + key + " FULL COUNT 0", "XINFO STREAM " + key + " FULL",
 		"XINFO STREAM " + key + " FULL COUNT 1", "XINFO GROUPS " + key}

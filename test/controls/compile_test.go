@@ -70,7 +70,7 @@ func (p patch) dirs() ([]string, error) {
 }
 
 // exportData returns a function that opens the compiler's export data of a
-// package that the product or the simulator imports.
+// package. It knows the packages that the product or the simulator imports.
 func exportData(t *testing.T, dir string) func(name string) (io.ReadCloser, error) {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
@@ -87,7 +87,7 @@ func exportData(t *testing.T, dir string) func(name string) (io.ReadCloser, erro
 	}
 	return func(name string) (io.ReadCloser, error) {
 		if files[name] == "" {
-			return nil, fmt.Errorf("%s is not among the packages that the product imports", name)
+			return nil, fmt.Errorf("%s is not among the packages that the product or the simulator imports", name)
 		}
 		return os.Open(files[name])
 	}

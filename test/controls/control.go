@@ -38,8 +38,8 @@ type outcome struct {
 }
 
 // simulate runs schedules with the bug until a violation matches want. Then it
-// runs the same schedules without the bug, which must cause no violation. If
-// only violations of other checkers are found, simulate returns an error.
+// runs the same schedules without the bug, which must cause no violation. If no
+// violation with the bug matches want, simulate returns an error.
 func simulate(
 	ctx context.Context, plans []*sim.Schedule, want *regexp.Regexp, bug, clean runner,
 ) (o outcome, err error) {

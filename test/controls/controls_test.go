@@ -17,8 +17,9 @@ import (
 const root = "../.."
 
 // TestPatches_Apply fails as soon as a patch no longer applies because the
-// source has changed. make controls is the long test: it builds the programs
-// with each patch and runs them.
+// source has changed. It also checks that test/sim/controls.go has schedules for
+// exactly the patches that sim must find. make controls is the long test: it builds
+// the programs with each patch and runs them.
 func TestPatches_Apply(t *testing.T) {
 	all, err := patches(root)
 	if err != nil {

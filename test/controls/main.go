@@ -41,7 +41,7 @@ func main() {
 	flag.DurationVar(&o.budget, "budget", 0, "the time after which no further patch begins (0: no limit)")
 	flag.IntVar(&o.first, "first", 0,
 		"begin with the patch at this index; it may be larger than the number of patches. "+
-			"With -budget, other patches run each time if the number changes")
+			"With -budget, runs with different indices run different patches")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -101,7 +101,7 @@ func (p *patch) foundBy(programs string) bool {
 	})
 }
 
-// controls runs the controls of the patches until the budget is used. While it
+// controls runs the controls of the patches until the budget is used up. While it
 // runs the programs of one patch, it builds those of the next patch.
 func controls(ctx context.Context, o options, list []patch, dir string) error {
 	begun := time.Now()
@@ -140,7 +140,7 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 			failed = append(failed, made.err)
 			fmt.Printf("%-20s %v\n", made.patch.name, made.err)
 			if !errors.Is(made.err, errStale) {
-				why = "the copy of the tree may be changed"
+				why = "the copy of the tree may still contain a bug"
 				break
 			}
 			continue

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// copyTree copies the working tree at root to dir, without .git, build output
-// and the data of nodes.
+// copyTree copies the working tree at root to dir, without .git, caches, build
+// output and the data of nodes.
 func copyTree(root, dir string) error {
 	skip := []string{".git", ".cache", "bin", "data"}
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

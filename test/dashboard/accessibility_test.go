@@ -11,9 +11,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// rules is a script that returns the violations of a page. It checks the rules
-// of WCAG 2.2 AA that a program can check: names, headings, landmarks,
-// references, tables, contrast and the size of targets.
+// rules is a script with a function that returns the violations of a page. The
+// function checks rules of WCAG 2.2 AA, for example about names, headings,
+// landmarks, references, tables, contrast and the size of targets.
 //
 //go:embed rules.js
 var rules string
@@ -56,8 +56,8 @@ func (b *tab) keyboard() {
 	b.until("document.activeElement.id === 'main'")
 }
 
-// TestRules checks that the rules find violations. The first case is a correct
-// page. Each other case adds one violation to it.
+// TestRules checks that the rules find violations. The case without HTML is a
+// correct page. Each other case adds one violation to it.
 func TestRules(t *testing.T) {
 	b := newTab(t, browser(t), 1200, 760)
 	const page = `<!doctype html><html lang="en"><title>t</title><body style="background:#fff;color:#000"><header>h

@@ -153,8 +153,8 @@ func TestEmpty(t *testing.T) {
 }
 
 // TestManyRows checks that pages do not draw many rows more often than needed.
-// The page Clients requests its data less often, and the page Events draws its
-// rows only when the events have changed.
+// With many connections, the page Clients requests its data less often. The page
+// Events draws its rows only when the events have changed.
 func TestManyRows(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -342,12 +342,12 @@ func TestTraffic(t *testing.T) {
 	p.shows(c.Nodes[0].ID + " limit")
 	p.picture("dashboard-traffic")
 	p.run(chromedp.Click("[data-window='24h']"))
-	p.shows("One sample each 5 minutes")
+	p.shows("One sample every 5 minutes")
 	p.run(chromedp.Click("[data-window='15m']"))
 	p.until("Number(document.body.dataset.samples) > 6")
 }
 
-// TestTimeline checks the time line of a lock with real grants: released, expired,
+// TestTimeline checks the timeline of a lock with real grants: released, expired,
 // broken and held ones, clients that wait, and a failover.
 func TestTimeline(t *testing.T) {
 	b := browser(t)
@@ -648,7 +648,7 @@ func TestPlainLock(t *testing.T) {
 		".test(document.getElementById('lock').innerText)")
 }
 
-// TestLongKeys checks that the API divides the list of keys between several
+// TestLongKeys checks that the API divides the list of keys among several
 // responses if the names do not fit into one response.
 func TestLongKeys(t *testing.T) {
 	c := start(t, "")
@@ -683,8 +683,8 @@ func TestLongKeys(t *testing.T) {
 	}
 }
 
-// TestStream_Limit checks that the event streams that one address opens cannot
-// use up all connections of the port.
+// TestStream_Limit checks that one address can have only 16 event streams at a
+// time, so that it cannot use up all connections of the port.
 func TestStream_Limit(t *testing.T) {
 	c := start(t, "")
 	n := c.Nodes[0]

@@ -41,7 +41,7 @@ var contrast = (a, b) => {
   return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
 };
 
-// focusProblem returns what is wrong with the focus of the active element.
+// focusProblem describes a problem with the focus of the active element, or returns "".
 var focusProblem = () => {
   const e = document.activeElement, s = getComputedStyle(e);
   if (s.outlineStyle === "none" || parseFloat(s.outlineWidth) < 2) return "the focus is not visible: " + e.outerHTML.slice(0, 100);
@@ -67,7 +67,7 @@ var violations = () => {
     if (visible(e) && e.tabIndex < 0) say("not reachable by keyboard", e);
   }
   for (const e of all) if (e.tabIndex > 0) say("changes the order of the focus", e);
-  // What scrolls must be reachable.
+  // An element that scrolls must be reachable by keyboard.
   for (const e of all) {
     const s = getComputedStyle(e);
     const scrolls = /auto|scroll/.test(s.overflowX + s.overflowY) && (e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight);

@@ -73,9 +73,8 @@ func TestCompose(t *testing.T) {
 	p.checkOwnState(leader)
 }
 
-// TestComposeTLS starts the cluster with TLS. Clients that use TLS with the
-// authority's certificate must reach every node, and clients without TLS must
-// not.
+// TestComposeTLS starts the cluster with TLS. Every node must serve clients that use
+// TLS and trust the authority, and must not serve clients without TLS.
 func TestComposeTLS(t *testing.T) {
 	if os.Getenv("HOLDFAST_COMPOSE_TEST") == "" {
 		t.Skip("HOLDFAST_COMPOSE_TEST is not set: make compose-test")
@@ -284,8 +283,7 @@ func (p *composeProject) leader(addr string) string {
 	return ""
 }
 
-// waitCaughtUp waits until a node has applied all entries that are committed at
-// the time of the call.
+// waitCaughtUp waits until a node has applied all committed entries.
 func (p *composeProject) waitCaughtUp(service string) {
 	p.t.Helper()
 	waitFor(p.t, 30*time.Second, service+" has caught up", func() (string, bool) {

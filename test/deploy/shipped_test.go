@@ -302,8 +302,8 @@ func TestUnit_NamesFlagsThatExist(t *testing.T) {
 }
 
 // TestUnit_MayWriteTheAuditLog checks that a node that the systemd unit starts
-// can write to the audit logs that docs/security.md names. All other
-// directories are read-only for the node.
+// can write to the audit logs that docs/security.md names. Most other directories
+// are read-only for the node.
 func TestUnit_MayWriteTheAuditLog(t *testing.T) {
 	unit := read(t, "../../deploy/systemd/holdfast.service")
 	logs := regexp.MustCompile(`(?m)^LogsDirectory=(\S+)$`).FindStringSubmatch(unit)

@@ -43,7 +43,7 @@ func TestSentinel_GoRedis(t *testing.T) {
 	follow(t, c, goRedis{client, info})
 }
 
-// TestSentinel_GoRedisCluster reads from replicas and writes to the master. The
+// TestSentinel_GoRedisCluster reads from any node and writes to the master. The
 // client gets only the addresses of the followers' Sentinels. The reason is
 // that go-redis 9.23 queries the master again when its Sentinel reports a
 // change, and otherwise once a minute. So it would need up to a minute if its
@@ -79,7 +79,7 @@ func TestCluster_GoRedis(t *testing.T) {
 	}
 }
 
-// TestCluster_GoRedisReplicas reads from followers with READONLY.
+// TestCluster_GoRedisReplicas reads from random nodes with READONLY.
 func TestCluster_GoRedisReplicas(t *testing.T) {
 	c := shard(t)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf), ReadOnly: true,
@@ -154,9 +154,8 @@ func TestCluster_Rueidis(t *testing.T) {
 	follow(t, c, rueidisClient{client})
 }
 
-// redigo does what a program that uses the library redigo must do itself,
-// because redigo has no cluster client. It follows MOVED, and tries another
-// node after an error.
+// redigo is a simple cluster client. The library redigo, which it uses, has none. It
+// follows MOVED, and tries another node after an error.
 type redigo struct {
 	addrs []string
 	conn  redis.Conn

@@ -206,7 +206,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 		return strings.Contains(dialRaw(t, last.Sentinel, 2).do("SENTINEL MASTER mymaster"),
 			"$s_down,o_down,master,disconnected")
 	}
-	if err := process.Poll(testutil.Within(t, limit), "the master to be called down", down); err != nil {
+	if err := process.Poll(testutil.Within(t, limit), "the master to be flagged as down", down); err != nil {
 		t.Error(err)
 	}
 	s := dialRaw(t, last.Sentinel, 2)

@@ -33,7 +33,7 @@ type Cacher struct {
 	Hits int
 }
 
-// request is a command and what the client expects in its reply.
+// request is a command, and the keys whose values the client expects in its reply.
 type request struct {
 	line  string
 	reads []string // keys whose values are in the reply

@@ -194,7 +194,8 @@ func TestChart_Defaults(t *testing.T) {
 	}
 }
 
-// checkMounts reports mounts without a volume, and volumes that are not mounted.
+// checkMounts reports mounts without a volume, volumes that are not mounted, and
+// Secrets that every user can read.
 func checkMounts(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	var volumes, mounts []string

@@ -241,7 +241,7 @@ func (pr *promise) check(conn *respwire.Conn, v *verdict) error {
 	for _, s := range pr.connections {
 		s.compare(there, v)
 	}
-	// Locks of clients that died are still held, and fencing tokens
+	// The locks of dead clients must still be held, and fencing tokens must
 	// continue to grow.
 	for key, owner := range there {
 		if !strings.Contains(key, ":lock") {
@@ -272,8 +272,8 @@ func receive(conn *respwire.Conn) (text string, found bool, err error) {
 	return reply.Text, !reply.Null, nil
 }
 
-// compare compares the state there, which was read from the node, with the
-// promised states. If there equals none of them, compare adds a violation to v.
+// compare compares there, the state that was read from the node, with the promised
+// states. If the state equals none of them, compare adds a violation to v.
 func (p promised) compare(there state, v *verdict) {
 	keys := p.connection.keys()
 	why := ""

@@ -463,7 +463,7 @@ func (d *disk) renamed(c *call) error {
 }
 
 // kindOf returns the kind of the file at a path. pick draws moments by kind, so
-// that every kind is covered.
+// that rare kinds are covered too.
 func kindOf(rel string) string {
 	for _, k := range []string{".wal", "stable.db", "log.db", "acked", "node.json", "LOCK", "seal.json", "meta.json",
 		"state.bin", "snapshots", "wal"} {

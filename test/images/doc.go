@@ -1,6 +1,5 @@
-// Command images builds the states in which a loss of power may leave a data
-// directory, and starts the program on each of them. make images runs it. See
-// docs/testing.md.
+// Command images builds data directories in states that a loss of power may leave,
+// and starts the program on each of them. make images runs it. See docs/testing.md.
 //
 // A cluster of the shipped binary runs under strace. strace records, in one
 // order, every change of the data directories, every fsync, and every reply to
@@ -9,22 +8,22 @@
 // not. At moments that the seed selects, the command draws an image from the
 // model. The image contains all durable changes, and some of the other changes,
 // which the seed also selects (draw.go). The command starts the nodes on their
-// images. The cluster must serve every write that a node had answered at that
+// images. The cluster must serve every write that a node had acknowledged at that
 // moment, and must not serve a write that no client sent (checker.go).
 //
 // # What a disk may do
 //
-// The model combines the weakest guarantees that the file systems for servers
-// on Linux (ext4 in its ordered mode, xfs, btrfs) have in common:
+// The model gives only the guarantees that the file systems for servers on Linux
+// (ext4 in its ordered mode, xfs, btrfs) have in common:
 //
-//   - fsync of a file makes durable its content, its size, and its path: its
-//     name and the names of the directories above. fdatasync makes durable only
-//     the content and the size.
-//   - fsync of a directory makes durable the names in it, as they are at that
+//   - fsync of a file makes its content, its size and its path durable. The path
+//     is its name and the names of the directories above. fdatasync makes only
+//     the content and the size durable.
+//   - fsync of a directory makes the names in it durable, as they are at that
 //     time.
 //   - A write after the last fsync may be on disk or not, sector by sector (512
-//     bytes) and in any order. A sector holds what the file held there at some
-//     moment since the fsync: the kernel writes pages, not calls.
+//     bytes) and in any order. A sector has the content that it had in the file at
+//     some moment since the fsync: the kernel writes pages, not calls.
 //   - A file that grew by a write may have its new size without the content.
 //     The content is then zeros. Changes of size alone (truncation, allocation)
 //     happen in order: if one is lost, all changes after it are lost too.

@@ -30,7 +30,7 @@ const (
 var mutations = []string{writeMissing, writeTorn, writeReorder, sizeOnly, resizeMissing, nameMissing, renameMissing,
 	removeMissing, allThere, nothingOpen}
 
-// sampler draws images from one disk.
+// sampler draws one image.
 type sampler struct {
 	rng   *rand.Rand
 	marks map[string]bool
@@ -47,8 +47,8 @@ const (
 	all     // every change
 	front   // a prefix; if the next change is a write, also some of its sectors
 	back    // a suffix
-	some    // each change or not, at random
-	sectors // each sector or not, at random
+	some    // each change of size, and each sector of a write, or not, at random
+	sectors // the same as some
 	ways
 )
 
@@ -197,7 +197,8 @@ func (a *sampler) mark(what string, is bool) {
 	}
 }
 
-// keeps reports whether change i of a file reaches the image.
+// keeps reports whether change i of a file, or a sector of this change, reaches the
+// image.
 func (a *sampler) keeps(i, cut int) bool {
 	switch a.data {
 	case none:

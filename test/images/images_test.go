@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// needStrace skips the test if this machine cannot record processes. If CI
-// requires strace, the test fails instead.
+// needStrace skips the test if this machine cannot record processes. If
+// HOLDFAST_REQUIRE_STRACE is 1, the test fails instead.
 func needStrace(t *testing.T) {
 	t.Helper()
 	if reason := why(); reason != "" {
@@ -101,8 +101,8 @@ func TestKilledDuringSync(t *testing.T) {
 	}
 }
 
-// TestFigures checks that an empty run misses every figure that a run of CI
-// must reach.
+// TestFigures checks that an empty run misses every figure, and that a run that
+// just reaches every figure passes.
 func TestFigures(t *testing.T) {
 	if err := figures(&report{}); err == nil || len(strings.Split(err.Error(), "\n")) != 4 {
 		t.Errorf("figures of an empty run: %v", err)
@@ -286,7 +286,7 @@ func TestDisk_WhatIsNotSyncedMayBeThere(t *testing.T) {
 
 // TestDisk_Sectors checks the order of writes. Of two writes to one sector, the
 // second never appears without the first. Of two writes to two sectors, either
-// may appear without the other. A write that is missing may leave zeros.
+// may appear without the other. A missing write may leave zeros.
 func TestDisk_Sectors(t *testing.T) {
 	start := []string{mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f")}
 	d := script(t, append(start, pwrite("/m/n1/f", "a", 0), pwrite("/m/n1/f", "b", 1))...)

@@ -172,7 +172,7 @@ func (st state) run(s *connection, args []string) {
 
 // states returns the states that the connection's keys may have at a step of
 // the recording. In each of these states, at least the answered commands have
-// been executed. acked is the number of answered commands.
+// been executed, except for refused ones. acked is the number of answered commands.
 func (s *connection) states(step int) (all []state, acked int) {
 	for acked < len(s.answers) && s.answers[acked].step <= step {
 		acked++

@@ -40,7 +40,8 @@ func main() {
 		"images of disks that ignore fsync; a check must fail on at least one")
 	flag.IntVar(&o.checkers, "checkers", runtime.NumCPU()+1, "images to check at the same time")
 	flag.BoolVar(&o.keep, "keep", false, "keep the recordings")
-	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
+	flag.BoolVar(&o.figures, "figures", false,
+		"fail if the run is too small, for example with fewer than 500 distinct images")
 	flag.Parse()
 	if reason := why(); reason != "" {
 		fmt.Println("images: NOT RUN:", reason)
@@ -133,8 +134,8 @@ func chosen(only string) (list []spec) {
 	return list
 }
 
-// figures returns an error if a run missed one of the figures that a run of CI
-// must reach. Such a run proves too little.
+// figures returns an error if a run missed one of the figures that a run with
+// -figures must reach. Such a run proves too little.
 func figures(r *report) error {
 	var errs []error
 	for _, f := range []struct {

@@ -87,8 +87,9 @@ func (p plan) produce(ctx context.Context, rep *report, jobs chan<- *job) error 
 			return err
 		}
 		if s.nodes == 1 && p.controls > 0 {
-			// fsync has no effect on the files of the log. No other file
-			// contains the data in them, so the checks can detect its loss.
+			// In the controls, fsync has no effect on the files of the log. No
+			// other file contains their data, so the checks can detect its
+			// loss.
 			forgets := func(path string) bool {
 				return strings.HasSuffix(path, ".wal") ||
 					strings.HasSuffix(path, "log.db")
@@ -138,9 +139,9 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 	return nil
 }
 
-// controlImages makes images of a disk on which an fsync of the files that
-// forgets selects reports success but makes nothing durable. Each image shows
-// the disk right after the node acknowledged a command.
+// controlImages makes images of a disk that ignores fsync for the files that
+// forgets selects: fsync reports success, but makes nothing durable. Each image
+// shows the disk right after the node acknowledged a command.
 func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int,
 	forgets func(string) bool,
 	jobs chan<- *job) error {

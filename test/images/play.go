@@ -76,7 +76,7 @@ func (t *tape) player(forgets func(string) bool) *player {
 	return p
 }
 
-// play plays step i and returns what the step touched.
+// play plays step i and returns the kind of event, or "" if there is none.
 func (p *player) play(i int) (touched string, err error) {
 	s := p.tape.steps[i]
 	d := p.disks[s.node]
@@ -108,7 +108,7 @@ func (p *player) play(i int) (touched string, err error) {
 	return d.touched, err
 }
 
-// replies records what the nodes send to clients. The first reply on a
+// replies records the replies of the nodes to clients. The first reply on a
 // connection is the connection's name, by which replies identifies it.
 func (p *player) replies(i int, s placed) (replied bool, err error) {
 	_, socket := fd(s.call.arg(0))

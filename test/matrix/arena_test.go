@@ -160,7 +160,7 @@ func contend(ctx context.Context, a *arena, workers, rounds int,
 		return err
 	}
 	if got, want := granted.Load(), int64(workers*rounds); got != want {
-		return fmt.Errorf("%d turns, want %d", got, want)
+		return fmt.Errorf("%d grants, want %d", got, want)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func TestMatrix(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !a.killed.Load() {
-				t.Fatal("it ended before the leader was killed")
+				t.Fatal("the entry ended before the leader was killed")
 			}
 			version, err := e.version()
 			if err != nil {

@@ -35,9 +35,9 @@ func waitClosed(t *testing.T, c *respwire.Conn, what string) {
 
 // TestACL_IsReplicated changes users through a follower. Once a change is
 // acknowledged, a new user can log in on all nodes, and a granted permission is
-// valid on all nodes. A revoked permission no longer applies to open
-// connections of any node. All changes survive kill -9 of the leader, and then
-// kill -9 of all nodes.
+// valid on all nodes. Soon after a permission is revoked, it no longer applies to
+// the open connections of any node. All changes survive kill -9 of the leader, and
+// then kill -9 of all nodes.
 func TestACL_IsReplicated(t *testing.T) {
 	c := startCluster(t)
 	follower := c.others(c.leader())[0]
@@ -103,8 +103,8 @@ func TestACL_IsReplicated(t *testing.T) {
 }
 
 // TestACL_File checks that the users of a file are the first users of the
-// cluster. Users and changes made later take precedence over the file. While
-// the cluster has no users, the users of the file protect its nodes.
+// cluster. Users and changes made later take precedence over the file. A node
+// refuses to start if the file is invalid.
 func TestACL_File(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {

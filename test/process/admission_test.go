@@ -48,7 +48,7 @@ func waitOutput(t *testing.T, n *process.Node, text string) {
 
 var addCommand = regexp.MustCompile(`run \\?"holdfast (member add [^"\\]+)\\?"`)
 
-// localhost returns an address with the name of this machine as its host.
+// localhost returns an address with the host "localhost" and the port of addr.
 func localhost(addr string) string { return "localhost" + addr[strings.LastIndexByte(addr, ':'):] }
 
 // TestMember_Add starts a process that names a member in --peers but is not a

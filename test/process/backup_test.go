@@ -36,7 +36,7 @@ func refuses(t *testing.T, parts []string, args ...string) {
 	wantContains(t, "the error of "+args[0], res.errOut, parts...)
 }
 
-// inspected is a part of what inspect --json prints.
+// inspected is a part of the output of inspect --json.
 type inspected struct {
 	Cluster string `json:"cluster"`
 	Index   uint64 `json:"index"`
@@ -153,8 +153,8 @@ func TestRestore_NamedUser(t *testing.T) {
 	}
 }
 
-// restartsQuietly checks that a node that starts again does not log an old
-// quarantine and an old restore again.
+// restartsQuietly checks that a restarted node does not log an old quarantine and
+// an old restore again.
 func (c *cluster) restartsQuietly(n *process.Node) {
 	c.t.Helper()
 	kill(c.t, n)
@@ -292,8 +292,8 @@ func restoreFresh(t *testing.T, fresh *cluster, file string, before inspected) {
 }
 
 // TestRecover_OneOfThree kills all nodes with kill -9 and makes a new cluster
-// from the data of one of them. The old directory remains as it was, and the
-// old nodes cannot join the new cluster.
+// from the data of one of them. The old directory remains as it was, and another
+// old node cannot join the new cluster.
 func TestRecover_OneOfThree(t *testing.T) {
 	c := startCluster(t)
 	n := c.leader()

@@ -70,8 +70,8 @@ func TestServe_ConfigFile(t *testing.T) {
 	}
 }
 
-// TestConfigFile_MistakesAreNamed checks that each mistake of a file is
-// reported with its line.
+// TestConfigFile_MistakesAreNamed checks that each mistake in a file is reported,
+// with the number of its line if it has one.
 func TestConfigFile_MistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -62,8 +62,8 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 		{"length beyond uint64", "*1\r\n$18446744073709551617\r\n", protocol + "invalid bulk length"},
 		{"length of half a gigabyte", "*1\r\n$536870912\r\n", protocol + "invalid bulk length"},
 		{"length with a sign", "*1\r\n$+1\r\na\r\n", protocol + "invalid bulk length"},
-		{"count of two milliards", "*2147483647\r\n", protocol + "invalid multibulk length"},
-		{"count that is none", "*x\r\n", protocol + "invalid multibulk length"},
+		{"count of two billion", "*2147483647\r\n", protocol + "invalid multibulk length"},
+		{"count that is no number", "*x\r\n", protocol + "invalid multibulk length"},
 		{"no dollar", "*1\r\n:1\r\n", protocol + "expected '$', got ':'"},
 		{"line without end", strings.Repeat("A", 1<<20), protocol + "too big inline request"},
 		{"length line without end", "*1\r\n$" + strings.Repeat("1", 1<<20), protocol + "too big bulk count string"},
@@ -139,7 +139,7 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 }
 
 // TestHostile_UnauthenticatedGetHalf checks that connections without
-// authentication get half of --max-clients. When that half is in use, a new
+// authentication get at most half of --max-clients. When that half is in use, a new
 // connection replaces the oldest unauthenticated one, so that every client can
 // log in.
 func TestHostile_UnauthenticatedGetHalf(t *testing.T) {

@@ -184,7 +184,7 @@ func importRefusals(t *testing.T, c *cluster, r *process.Node, file string) {
 
 // TestImport_Interrupted interrupts an import with SIGINT and with SIGKILL.
 // Each time, the same command continues the import. In the end the cluster has
-// every key once.
+// every key.
 func TestImport_Interrupted(t *testing.T) {
 	c := startCluster(t)
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ const (
 	killAll
 )
 
-// TestKill_LosesNothing kills nodes with kill -9 under load. Afterwards no
+// TestKill_LosesNothing kills nodes with kill -9 under load. Afterward, no
 // acknowledged write is missing, and no write was executed twice. Clients of
 // surviving nodes see no error as long as a majority survives.
 func TestKill_LosesNothing(t *testing.T) {

@@ -88,7 +88,7 @@ func TestLimitFlags_BeforeLogin(t *testing.T) {
 		conn.Close()
 	}
 	if took := time.Since(began); took < 100*time.Millisecond {
-		t.Errorf("four wrong passwords took %v, want at least 100ms because only two are free", took)
+		t.Errorf("four wrong passwords took %v, want at least 100ms because only two have no delay", took)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestLimitFlags(t *testing.T) {
 
 	wantClosed(t, n, dialTCP(t, n.Clients, "*2\r\n$3\r\nGET\r\n$100\r\nab"), "command_timeout")
 
-	// A client that takes none of 40 MB of replies.
+	// This client reads none of 40 MB of replies.
 	want(t, n, "OK", "SET", "large", strings.Repeat("x", 1<<20))
 	dialTCP(t, n.Clients, strings.Repeat("GET large\r\n", 40))
 	testutil.Eventually(t, "the connection with unread replies to be closed", func() bool {
@@ -133,7 +133,7 @@ func TestLimitFlags(t *testing.T) {
 		return strings.Contains(metrics, `holdfast_client_refused_total{reason="write_timeout"} `)
 	})
 
-	// A subscriber that does not read.
+	// This subscriber does not read.
 	dialTCP(t, n.Clients, "SUBSCRIBE news\r\n")
 	testutil.Eventually(t, "the subscription", func() bool {
 		return strings.Contains(do(t, n, "PUBSUB", "NUMSUB", "news"), "1")
@@ -145,7 +145,7 @@ func TestLimitFlags(t *testing.T) {
 		return strings.Contains(metrics, "holdfast_pubsub_cut_off_total 1\n")
 	})
 
-	// A subscriber with slow patterns.
+	// This subscriber has slow patterns.
 	patterns := dial(t, n)
 	for i := range 100 {
 		if got := show(patterns, "PSUBSCRIBE", fmt.Sprintf("a*a*%d*a", i)); !strings.Contains(got, "psubscribe") {

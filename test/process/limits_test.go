@@ -62,8 +62,7 @@ func TestLimits_Visible(t *testing.T) {
 	}
 }
 
-// TestLimits_Errors checks the errors of the limits that a single command can
-// exceed.
+// TestLimits_Errors checks the errors of limits that a single command can exceed.
 func TestLimits_Errors(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 3, Args: []string{"--max-bulk-bytes", "2mb", "--max-write-time", "5ms",
 		"--script-time", "100ms", "--max-slow-read-memory", "1mb",

@@ -233,8 +233,8 @@ func (l *load) acks() int64 {
 }
 
 // progress waits until every client whose errors are not excused has n more
-// acknowledged writes. If the errors of all clients are excused, it waits until
-// one client has n more.
+// acknowledged writes. If the errors of all clients are excused, it waits until the
+// clients together have n more.
 func (l *load) progress(n int64) {
 	l.t.Helper()
 	var before []int64

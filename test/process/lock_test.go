@@ -76,8 +76,9 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 // advance of the lease clock plus the time without a leader.
 const lateBound = 30 * time.Second
 
-// checkTTL compares TTL and PTTL with this test's own monotonic clock. The
-// reported time is never less than the time that is really left.
+// checkTTL compares TTL and PTTL with this test's own monotonic clock. Apart from
+// rounding, the reported time must not be less than the time that is really left,
+// and must not exceed it by more than lateBound.
 func checkTTL(t *testing.T, n *process.Node, key string, taken time.Time, ttl time.Duration) {
 	t.Helper()
 	for name, unit := range map[string]time.Duration{"PTTL": time.Millisecond, "TTL": time.Second} {

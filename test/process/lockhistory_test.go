@@ -265,8 +265,8 @@ func TestPlainLocks_AreListed(t *testing.T) {
 	}
 }
 
-// TestPlainLocks_Many checks that "holdfast locks" finds the clients of all
-// locks, although it looks up only some of them at a time.
+// TestPlainLocks_Many checks that "holdfast locks" finds the clients of more locks
+// than it looks up at a time.
 func TestPlainLocks_Many(t *testing.T) {
 	c := startCluster(t)
 	const locks = 130 // more than "holdfast locks" looks up at a time

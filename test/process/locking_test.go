@@ -23,7 +23,7 @@ type locked struct {
 	out  testutil.Log  // output of the program and of its command
 }
 
-// lock starts a program that runs a shell script while it holds a lock.
+// lock starts "holdfast lock", which runs a shell script while it holds a lock.
 func (c *cluster) lock(key, script string, flags ...string) *locked {
 	c.t.Helper()
 	l := &locked{t: c.t, done: make(chan struct{})}
@@ -185,7 +185,7 @@ func TestLock_Lost(t *testing.T) {
 	l.wantExit(76)
 	wantContains(t, "a broken lock", l.out.String(), "term", "lost")
 
-	// If the cluster does not confirm the lock, the command ends before the
+	// If the cluster does not confirm a renewal, the command ends before the
 	// lease ends. So it never runs together with the command of the next owner.
 	const ttl = 3 * time.Second
 	l = c.lock("b", ignores, "--ttl", ttl.String(), "--grace", "500ms")

@@ -12,7 +12,8 @@ import (
 
 // TestLockMetrics_AddUp takes and releases locks through all nodes while the
 // leadership moves. Each node counts only the events of the terms in which it
-// leads, so the sums over the nodes equal what the clients have seen.
+// leads, so the sums over the nodes equal the numbers that the clients have
+// counted.
 func TestLockMetrics_AddUp(t *testing.T) {
 	c := startCluster(t, "--lock-history-size", "0") // the metrics do not need the history
 	names := []string{

@@ -92,7 +92,8 @@ func TestLock_Shared(t *testing.T) {
 	want(t, at[0], "(integer) 0", "EXISTS", "rw")
 }
 
-// TestLock_Limit checks that as many programs as --limit permits run together.
+// TestLock_Limit checks that as many programs as --limit permits run together, and
+// no more.
 func TestLock_Limit(t *testing.T) {
 	c := startCluster(t)
 	script := `trap "exit 0" TERM; ` + endless

@@ -108,7 +108,7 @@ func send(t *testing.T, n *process.Node, sig syscall.Signal) {
 	}
 }
 
-// replyLimit is longer than a node makes a client wait for any reply.
+// replyLimit is longer than the longest wait of a client for a reply of a node.
 const replyLimit = 40 * time.Second
 
 func dial(t *testing.T, n *process.Node) *respwire.Conn {

@@ -296,8 +296,8 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 
 // TestOwn_Paused pauses the leader, so that a follower receives no events from
 // it. The follower must not delay its replies without a limit while events are
-// missing. Instead, a connection with tracking gets an invalidation of all
-// keys.
+// missing. Instead, it sends an invalidation of all keys to a connection with
+// tracking.
 func TestOwn_Paused(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

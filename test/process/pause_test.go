@@ -268,7 +268,7 @@ func (r *register) write(n *process.Node) {
 func (r *register) set(conn *respwire.Conn, v int64) error {
 	reply, err := respwire.NoError(conn.Do("SET", r.key, fmt.Sprint(v), "IFEQ", fmt.Sprint(v-1)))
 	if err == nil && reply.Null {
-		return errors.New("the value before it is not there")
+		return errors.New("the key does not have the previous value")
 	}
 	return err
 }

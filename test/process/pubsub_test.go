@@ -130,7 +130,7 @@ func TestPubSub_UnsubscribeComesLater(t *testing.T) {
 
 // TestNotify_KillOfLeader sets notify-keyspace-events on one node. The setting
 // is in effect on all nodes, even after a restart of all of them. A key that
-// expires while the leader is killed causes one event on each node.
+// expires while the leader is killed causes one event on each surviving node.
 func TestNotify_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.others(c.leader())[0], "OK", "CONFIG", "SET", "notify-keyspace-events", "Ex$")

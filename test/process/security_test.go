@@ -135,7 +135,7 @@ func TestSecrets(t *testing.T) {
 	}
 	watcher.Limit = 200 * time.Millisecond
 	lines := 0
-	for ; ; lines++ { // the stream of MONITOR
+	for ; ; lines++ { // the MONITOR stream
 		v, err := watcher.Receive()
 		if err != nil {
 			break

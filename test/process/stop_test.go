@@ -11,7 +11,7 @@ import (
 // stopLimit is how long a node may take from SIGTERM to its end.
 const stopLimit = 5 * time.Second
 
-// stopNode stops a node in the way an operator does.
+// stopNode stops a node with SIGTERM, as an operator does.
 func stopNode(t *testing.T, n *process.Node) {
 	t.Helper()
 	begun := time.Now()
@@ -47,8 +47,8 @@ func TestStop_LeaderUnderLoad(t *testing.T) {
 }
 
 // TestStop_RollingRestart restarts all nodes one after the other: first with
-// the leader last, as the manual says, and then in the worst order, in which
-// each restart hits the current leader.
+// the leader last, as the manual says, and then in the worst order, which restarts
+// the current leader each time.
 func TestStop_RollingRestart(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "roll", each(9, c.Nodes)...)

@@ -228,8 +228,8 @@ func TestTLS(t *testing.T) {
 	checkToolsWithTLS(t, leader, withTLS)
 }
 
-// checkToolsWithTLS runs the commands that show a cluster. The HTTP ports of
-// its nodes have no TLS.
+// checkToolsWithTLS runs the commands "debug bundle" and "top" on a cluster whose
+// HTTP ports have no TLS.
 func checkToolsWithTLS(t *testing.T, n *process.Node, withTLS []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -93,8 +93,8 @@ func TestVerify_FindsWhatIsBroken(t *testing.T) {
 	wantContains(t, "standard error", o.errOut, "VIOLATED")
 }
 
-// TestVerify_Unreachable checks that verify does not pass when it cannot
-// query the cluster.
+// TestVerify_Unreachable checks that verify reports "no verdict" when it cannot
+// query the cluster, and when an argument is wrong.
 func TestVerify_Unreachable(t *testing.T) {
 	t.Parallel()
 	base, err := process.FreePorts(1, 1, 0)

@@ -6,5 +6,6 @@
 // middle of the run.
 //
 // Every recipe has a demonstration that fails if the promise of its page is
-// broken: two owners at a time, a lost update, or a job that is done twice.
+// broken, for example by two owners at a time, a lost update, or a job that is
+// done twice.
 package recipes

@@ -39,7 +39,8 @@ func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duratio
 // page: end
 
 // electionDemo runs three candidates, each of which resigns after a while. At
-// most one candidate may lead at a time, and each of them must lead once.
+// most one candidate may lead at a time, and lead must be called at least three
+// times in all.
 func electionDemo(ctx context.Context, e *Env) error {
 	const key, ttl, candidates = "recipe:election", 3 * time.Second, 3
 	var r region

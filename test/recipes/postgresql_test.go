@@ -57,7 +57,8 @@ func example(t *testing.T, cmd *exec.Cmd) {
 }
 
 // lacks ends the test because a program or a library, named by what, is missing on
-// this machine. If CI requires it, the test fails. Otherwise, the test is skipped.
+// this machine. If HOLDFAST_REQUIRE_CLIENTS is 1, the test fails. Otherwise, the
+// test is skipped.
 func lacks(t *testing.T, what string) {
 	t.Helper()
 	if testutil.Required(testutil.RequireClients) {

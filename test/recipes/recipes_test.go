@@ -77,8 +77,7 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// needPython skips the test if redis-py is missing. If CI requires redis-py,
-// the test fails instead.
+// needPython skips or fails the test if redis-py is missing: see lacks.
 func needPython(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import redis").CombinedOutput(); err != nil {

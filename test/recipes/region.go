@@ -15,8 +15,8 @@ type region struct {
 }
 
 // enter records that a client is inside: alone or, if shared is true, together
-// with others that share. It returns an error if a client that is inside
-// excludes this.
+// with others that share. It returns an error if another client is inside, unless
+// both clients share.
 func (r *region) enter(who string, shared bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -86,7 +86,7 @@ func setnxDemo(ctx context.Context, e *Env) error {
 		return nil
 	})
 	if err == nil && r.count() != workers*rounds {
-		err = fmt.Errorf("%d turns, want %d", r.count(), workers*rounds)
+		err = fmt.Errorf("%d grants, want %d", r.count(), workers*rounds)
 	}
 	return err
 }

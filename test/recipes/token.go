@@ -101,7 +101,7 @@ func tokenDemo(ctx context.Context, e *Env) error {
 		return nil
 	})
 	if err == nil && r.count() != workers*rounds {
-		err = fmt.Errorf("%d turns, want %d", r.count(), workers*rounds)
+		err = fmt.Errorf("%d grants, want %d", r.count(), workers*rounds)
 	}
 	return err
 }

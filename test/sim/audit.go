@@ -22,6 +22,8 @@ import (
 //     other node commits there.
 //   - A term has at most one leader.
 //   - State machines that have applied the same entries have the same hash.
+//   - A snapshot of a state machine yields the same state when it is read back.
+//   - Every waiter of a state machine belongs to one of its sessions.
 type audit struct {
 	mu        sync.Mutex
 	sums      map[position]uint32
@@ -157,8 +159,8 @@ func (a *audit) readBack(node string, m *fsm.Machine, sessions fsm.Sessions) {
 }
 
 // waiters checks that every waiter of a state machine belongs to one of the
-// sessions that the state machine lists. A node that has restarted has one
-// session, and no waiter of the node belongs to another one.
+// sessions that the state machine lists. A waiter of an earlier start of a node
+// would violate this.
 func (a *audit) waiters(node string, m *fsm.Machine) {
 	waiting := 0
 	for _, s := range m.WaitSessions() {

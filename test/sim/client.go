@@ -14,8 +14,8 @@ import (
 )
 
 // client is a client of one node at a time. It calls the node directly, as the
-// goroutine that serves a connection does. So it does not test what a
-// connection can do to requests; the clients in remote.go do.
+// goroutine that serves a connection does. So it does not test how a broken
+// connection affects requests; the clients in remote.go do.
 type client struct {
 	w    *world
 	h    *history

@@ -124,10 +124,10 @@ func planFor(bug string, seed uint64) *Schedule {
 		return drill(seed, 4, 8*second,
 			Fault{Kind: removalOfJoining, At: second, For: second, Much: int64(80 * ms)})
 	case "no-term-start":
-		// The disks are so slow that the first entry of a term takes long, and
-		// clients send reads that, with the bug, do not wait for the entry. The
-		// last entry of the previous term is acknowledged, but the other nodes
-		// do not learn that it is committed.
+		// The disks are so slow that the first entry of a term takes long.
+		// Meanwhile, clients send reads. With the bug, these reads do not wait
+		// for the entry. The last entry of the previous term is acknowledged,
+		// but the other nodes do not learn that it is committed.
 		return drill(seed, 10, 3500*ms,
 			Fault{Kind: "slow disk", For: 3499 * ms, Who: "all", Much: int64(100 * ms)},
 			Fault{Kind: "one-way loss out", At: 1750 * ms, For: 300 * ms, Who: leader},
@@ -199,8 +199,8 @@ func planForState(bug string, seed uint64) *Schedule {
 			Fault{Kind: "transfer", At: 2000 * ms, Who: "n2"}))
 		return p
 	case "kept-grant":
-		// The leader gives locks to waiters of a node that has lost its
-		// power, before it notices that the node is gone.
+		// A node loses its power. Before the leader notices this, it gives locks
+		// to waiters of that node.
 		p := lockDrill(drill(seed, 6, 12*second,
 			Fault{Kind: "power failure", At: 2 * second, For: 8 * second, Who: follower}))
 		p.Lease = 9 * second

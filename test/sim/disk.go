@@ -22,9 +22,9 @@ import (
 // disk is the data that a node keeps through its crashes. It replaces
 // cluster/storage, which cannot be used here because real files do not follow
 // the time of the bubble. A disk gives the guarantees of cluster/storage and no
-// more. After a crash, it has everything that a StoreLogs, a Set or the Close
-// of a snapshot had written before it returned. It may also have a part of the
-// writes that were still in progress.
+// more. After a crash, it has the data of every StoreLogs, every Set and every
+// Close of a snapshot that had returned. It may also have some of the log
+// entries that were still being written.
 type disk struct {
 	rng   *rand.Rand
 	audit *audit

@@ -93,8 +93,8 @@ func (w *world) inject(f Fault) (effective bool) {
 	panic("sim: no such fault: " + f.Kind)
 }
 
-// pick returns the node that the fault affects. It resolves a role such as
-// "leader", and returns "" if no node has that role.
+// pick returns the node that the fault affects, or "all". It resolves a role
+// such as "leader", and returns "" if no node has that role.
 func (inj *injection) pick() string {
 	leader := inj.w.leader()
 	switch inj.f.Who {
@@ -161,7 +161,7 @@ func (inj *injection) split() []direction {
 
 // ring returns the directions to cut so that each node reaches only its two
 // neighbors in a ring. With five nodes, every node reaches a majority, and no
-// two nodes reach the same one.
+// two nodes reach the same majority.
 func (inj *injection) ring() []direction {
 	ids := inj.shuffled()
 	return inj.all(func(from, to string) bool {

@@ -258,8 +258,9 @@ func (c *remote) lockTaker() {
 	}
 }
 
-// ownLock plays the owner of a lock: it renews and checks the lock, and
-// releases it or lets it expire. Some owners die: they close their connection.
+// ownLock acts as the owner of a lock: it may renew and check the lock, and then
+// releases it. Some owners simulate a failure: they close their connection and
+// let the lock expire.
 func (c *remote) ownLock(k *checker.LockCall) {
 	hold := min(k.TTL, 2*time.Second)
 	c.h.pause(time.Duration(c.r.Int64N(int64(hold))) / 2)

@@ -32,8 +32,8 @@ func mixedRequests(plan *Schedule) *Result {
 	return r
 }
 
-// mixRequests plays the scenario. It reports whether the log of n1 was replaced
-// while n1 read an entry for n5.
+// mixRequests runs the scenario. It reports whether n5 got the first entry, and
+// the log of n1 was replaced while n1 read the second one.
 func (w *world) mixRequests() bool {
 	if !w.ledBy("n1") {
 		return false
@@ -54,7 +54,7 @@ func (w *world) mixRequests() bool {
 	release := d.holdReads(own + 1)
 	// Before n5 answers, the first entry must be on its way, and the next one
 	// must be on n1's disk: the simulator can delay only reads of the disk, and
-	// n1 reads entries that are not on its disk yet from memory.
+	// n1 reads an entry from memory until the entry is on the disk.
 	late := w.net.cut([]direction{{"n1", "n5"}})
 	over := w.writeThrough("n1", 4)
 	w.until("entries that n1 cannot commit", func() bool { return d.synced() > own+1 })

@@ -20,9 +20,9 @@ import (
 // reorder bytes. A link only delays bytes, or keeps them for as long as the
 // link is cut. The network uses the virtual time of the bubble.
 //
-// One mutex guards everything. No goroutine may hold it while it waits for
-// anything else, because the bubble's time stands still while a goroutine waits
-// for a mutex.
+// One mutex guards everything. A goroutine that holds the mutex must not wait
+// for anything else, because the bubble's time stands still while a goroutine
+// waits for a mutex.
 type network struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
@@ -55,8 +55,8 @@ type link struct {
 
 const (
 	latency = 150 * time.Microsecond // delay of one direction, plus a random delay of up to the same length
-	// retransmit bounds the random delay that is added to latency when a link
-	// delivers, after the end of a cut, the bytes that it has kept.
+	// retransmit bounds a random delay. When a cut ends, the bytes that the link
+	// has kept arrive after latency plus this delay.
 	retransmit = 200 * time.Millisecond
 )
 
@@ -358,7 +358,7 @@ type conn struct {
 	wake            *time.Timer
 }
 
-// breakOff ends this end of the connection with an error. The caller must hold
+// breakOff breaks this end of the connection with an error. The caller must hold
 // n.mu.
 func (c *conn) breakOff(err error) {
 	if c.closed {

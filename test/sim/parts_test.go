@@ -17,8 +17,7 @@ import (
 )
 
 // The tests in this file check that seeds determine the schedules, and that the
-// parts of the simulator are not more reliable than real networks, disks and
-// clocks.
+// simulated network, disk and clock fail like real ones.
 
 func TestPlan_Repeats(t *testing.T) {
 	kinds := make(map[string]bool)

@@ -18,7 +18,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// A power cut that reverts no writes would prove nothing.
+// TestPowerFS_TakesBack checks that a power cut reverts the writes that were not
+// synced, and no others. A cut that reverts no writes would prove nothing.
 func TestPowerFS_TakesBack(t *testing.T) {
 	dir := t.TempDir()
 	p := &powerFS{FS: fs.New()}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestLateSnapshot reproduces a bug that the simulator found with seed 18 and a
-// length of 60 s, by a replay of old requests. raft installed an old snapshot a
-// second time. After that, the follower answered requests for entries that it
-// had deleted, and its process ended with a panic.
+// TestLateSnapshot checks the fix of a bug that the simulator found with seed 18
+// and a length of 60 s, by a replay of old requests. raft installed an old
+// snapshot a second time. After that, the follower answered requests for entries
+// that it had deleted, and its process ended with a panic.
 func TestLateSnapshot(t *testing.T) {
 	r := inBubble(t, &Schedule{Seed: 1, Scenario: lateSnapshotScenario})
 	for _, bad := range r.Violations {

@@ -13,7 +13,7 @@ import (
 )
 
 // remote is a client outside the nodes. It speaks the Redis protocol over a
-// connection to one node's client port, and outlives that node. If the
+// connection to one node's client port, and outlives that node's process. If the
 // connection is lost, the outcome of the commands under way is unknown.
 type remote struct {
 	h    *history
@@ -197,8 +197,8 @@ func isDeadline(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// outcomeOf returns what an error reply says about the command: see
-// resp/errors.go.
+// outcomeOf returns the outcome of a command that got an error reply with the
+// given text: see resp/errors.go.
 func outcomeOf(text string) checker.Outcome {
 	switch {
 	case strings.HasPrefix(text, "CLUSTERDOWN "), strings.HasPrefix(text, "EXECABORT "):

@@ -106,8 +106,8 @@ func (s *Schedule) String() string {
 	return b.String()
 }
 
-// settle is the time that a cluster has to form before the first fault. quiet
-// is the time between the end of the last fault and the end of the history.
+// settle is the time before the first fault, in which the cluster forms. quiet is
+// the time between the end of the last fault and the end of the history.
 const (
 	settle = 3 * time.Second
 	quiet  = 5 * time.Second

@@ -23,7 +23,7 @@ var (
 	budgetFlag  = flag.Duration("budget", 0,
 		"real time after which no further seed is started; the seeds left are reported as not run; 0 means no limit")
 	repeatFlag = flag.Int("repeat", 3,
-		"how often to run the schedule of -seed, and each smaller schedule before it counts as passing")
+		"how often to run the schedule of -seed; each smaller schedule runs up to two times more than that")
 	workersFlag = flag.Int("workers", runtime.NumCPU(), "processes at a time")
 	jsonFlag    = flag.String("json", "", "file for the result as JSON")
 	workFlag    = flag.String("work", "",

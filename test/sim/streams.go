@@ -31,8 +31,8 @@ func (c *remote) adder() {
 	}
 }
 
-// groupReader reads entries for the group, acknowledges most of them, and
-// claims entries that other consumers have left pending.
+// groupReader reads entries for the group, acknowledges most of them, and claims
+// entries that have been pending for a second.
 func (c *remote) groupReader() {
 	name := strconv.Itoa(c.id)
 	for created := false; c.think() && c.connect(); {

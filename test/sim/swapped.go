@@ -35,7 +35,7 @@ func swappedAddresses(plan *Schedule) *Result {
 	return r
 }
 
-// swapAddresses plays the scenario. It reports whether n2 was elected with the
+// swapAddresses runs the scenario. It reports whether n2 was elected with the
 // vote of n1 before the addresses were exchanged.
 func (w *world) swapAddresses() bool {
 	n1 := w.node("n1").running()

@@ -217,8 +217,8 @@ func (c *client) locker() {
 	}
 }
 
-// own plays the owner of a lock: it renews the lock, and releases it or lets it
-// expire.
+// own acts as the owner of a lock: it may renew the lock, and releases it or lets
+// it expire.
 func (c *client) own(h *checker.Hold, px string) {
 	c.h.pause(time.Duration(c.r.Int64N(int64(h.TTL))))
 	for range c.r.IntN(3) {

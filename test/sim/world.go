@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// world is a simulated cluster with the operations on it. It lives inside one
+// world is a simulated cluster with the operations on it. It belongs to one
 // synctest bubble and must be used only from there.
 type world struct {
 	seed  uint64
@@ -35,8 +35,8 @@ type world struct {
 
 	wg   sync.WaitGroup // crashed processes that are being closed, and restarts by the supervisor
 	over atomic.Bool    // set at the end: from then on no node is restarted
-	// changesBegun and changesEnded are the numbers of changes of the members
-	// that faults have begun, and that have ended.
+	// changesBegun is the number of membership changes that the simulator has
+	// requested, and changesEnded is the number of those that have ended.
 	changesBegun, changesEnded atomic.Int64
 	exits                      map[string]int // planned exits of processes, by reason; guarded by mu
 
@@ -158,8 +158,7 @@ func (nd *node) running() *process {
 	return nd.proc
 }
 
-// start starts a node. It does nothing if the node is running or if its disk is
-// being replaced.
+// start starts a node. It does nothing if the node is running or out is set.
 func (w *world) start(id string) error {
 	nd := w.node(id)
 	p := &process{id: id}
@@ -251,7 +250,8 @@ const restartAfter = 300 * time.Millisecond
 var planned = []string{errGap.Error(), "a snapshot took the place of entries"}
 
 // exited is the function that the product calls when its process must end. It
-// crashes the process and restarts the node, as a supervisor does.
+// crashes the process and restarts the node, as a supervisor does. If the
+// reason is not in planned, it also records a violation.
 func (w *world) exited(nd *node, p *process, err error) {
 	if p.dead.Load() || errors.Is(err, context.Canceled) {
 		return
@@ -312,9 +312,8 @@ func (w *world) leader() string {
 	return found
 }
 
-// look passes to the audit the states that the nodes report. It returns the
-// highest term in which a leader is ready, and whether no node knows a higher
-// term.
+// look gives the audit the states that the nodes report. It returns the highest
+// term in which a leader is ready, and whether no node knows a higher term.
 func (w *world) look() (term uint64, ready bool) {
 	var top uint64
 	for _, id := range w.ids() {
@@ -360,7 +359,7 @@ func (w *world) readBack() {
 	}
 }
 
-// commits passes to the audit the entries that the nodes have committed.
+// commits gives the audit the entries that the nodes have committed.
 func (w *world) commits() {
 	for _, id := range w.ids() {
 		nd := w.node(id)
@@ -532,8 +531,8 @@ func (w *world) describe() string {
 
 // renew removes a node, discards its disk, and lets the node join as a new one
 // after a while. If the removal is not certain, renew keeps the disk, starts
-// the node again, and reports false. It does nothing and reports false while
-// another renew of the node is running.
+// the node again, and reports false. If out is already set, renew does nothing
+// and reports false.
 func (w *world) renew(id string, after time.Duration) bool {
 	nd := w.node(id)
 	nd.mu.Lock()
@@ -543,7 +542,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	if busy {
 		return false
 	}
-	if w.leader() == id { // a cluster does not remove its leader, so the leader must hand over first
+	if w.leader() == id { // remove needs another leader, so this one must hand over first
 		if p := nd.running(); p != nil {
 			_ = transferLeadership(p.n, "") // if the transfer fails, the crash below ends the leadership
 		}

@@ -15,8 +15,8 @@ const redisVersion = " v=7.0."
 
 // StartRedis starts a redis-server that ends with the test. It returns the path
 // of the server's socket. If redis-server is not installed, it skips the test,
-// or fails it if CI requires redis-server. It also skips the test if the server
-// is not a Redis 7.0. args are further arguments of the server.
+// or fails it if HOLDFAST_REQUIRE_REDIS is 1. It also skips the test if the
+// server is not a Redis 7.0. args are further arguments of the server.
 func StartRedis(t testing.TB, args ...string) (socket string) {
 	t.Helper()
 	socket = TryRedis(t, args...)
@@ -27,8 +27,8 @@ func StartRedis(t testing.TB, args ...string) (socket string) {
 }
 
 // TryRedis is like StartRedis, for tests that also run without a Redis. If
-// redis-server is not installed and CI does not require it, TryRedis returns
-// "".
+// redis-server is not installed and HOLDFAST_REQUIRE_REDIS is not 1, TryRedis
+// returns "".
 func TryRedis(t testing.TB, args ...string) (socket string) {
 	t.Helper()
 	server, err := process.StartRedis(args...)

@@ -17,7 +17,7 @@ func TestFiles_AreSmall(t *testing.T) {
 	cmd.Dir = root
 	list, err := cmd.Output()
 	if err != nil {
-		t.Skipf("the tree is no git checkout: %v", err)
+		t.Skipf("the tree is not a git checkout: %v", err)
 	}
 	for name := range bytes.SplitSeq(bytes.TrimRight(list, "\x00"), []byte{0}) {
 		info, err := os.Stat(filepath.Join(root, string(name)))

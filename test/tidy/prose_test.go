@@ -140,8 +140,8 @@ var (
 		"securityWarningCommand": true}
 )
 
-// TestProse_NamesWhatExists finds comments that mention an identifier that the
-// tree no longer has.
+// TestProse_NamesWhatExists finds comments, outside of test files, that mention
+// an identifier unknown to the tree.
 func TestProse_NamesWhatExists(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range sources(t) {

@@ -175,7 +175,8 @@ func states(ctx context.Context, nodes []*node) map[*node]state {
 	return all
 }
 
-// leader waits for a leader that a majority of the nodes can reach.
+// leader waits until a live node is leader and a majority of the nodes report
+// that they are ready.
 func (c *cluster) leader(ctx context.Context) (leader *node, err error) {
 	err = process.Poll(ctx, "a leader", func() bool {
 		leader = nil
@@ -193,8 +194,8 @@ func (c *cluster) leader(ctx context.Context) (leader *node, err error) {
 	return leader, err
 }
 
-// healthy waits until all members run, follow one leader and have almost caught
-// up. It returns the leader.
+// healthy waits until all members run, are voters, follow one leader and have
+// almost caught up. It returns the leader.
 func (c *cluster) healthy(ctx context.Context) (leader *node, err error) {
 	var why string
 	err = process.Poll(ctx, "all members to run, follow one leader and catch up", func() bool {
@@ -217,7 +218,7 @@ func (c *cluster) healthy(ctx context.Context) (leader *node, err error) {
 			s, ok := all[n]
 			if !ok || !s.Ready || s.Leader != leader.ID || !s.Voter || s.Applied+8 < min(commit, s.Commit) ||
 				s.Commit+4096 < commit {
-				why = fmt.Sprintf("%s is not with %s: answers %v, %+v", n.ID, leader.ID, ok, s)
+				why = fmt.Sprintf("%s does not follow %s or lags: answers %v, %+v", n.ID, leader.ID, ok, s)
 				return false
 			}
 		}

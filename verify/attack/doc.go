@@ -2,7 +2,8 @@
 // load on it, injects faults, and checks the results. A run consists of
 // episodes. Each episode has its own cluster, its own load (package load), a
 // plan of faults, and the verdict of the checkers (packages checker and
-// replay).
+// replay). Live instead checks a cluster that is already running, without
+// faults.
 //
 // # Faults
 //
@@ -24,8 +25,8 @@
 //
 // # Randomness
 //
-// One seed determines everything that is chosen at random: the plan of each
-// episode and the choices of the clients. The seed does not determine how the
-// machine schedules the processes. Therefore a second run with the same seed
-// repeats the plan of an episode, but not its exact course.
+// One seed determines the plan of each episode, and the random choices of the
+// faults and of the clients. The seed does not determine how the machine
+// schedules the processes. Therefore a second run with the same seed repeats
+// the plan of an episode, but not its exact course.
 package attack

@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// Event is a fault of an episode.
+// Event is a fault of an episode, or a disturbance that no fault caused.
 type Event struct {
 	Class  string        `json:"class"`
 	From   time.Duration `json:"from_ns"`
 	To     time.Duration `json:"to_ns"`
 	Seen   string        `json:"seen,omitempty"`    // proof that the fault took effect
-	NotRun string        `json:"not_run,omitempty"` // why the fault did not take effect
+	NotRun string        `json:"not_run,omitempty"` // why the fault does not count
 	Points []string      `json:"points,omitempty"`  // killAtPoint only: failpoints at which processes ended
 }
 
@@ -77,10 +77,10 @@ func (e *episode) ill(from, to time.Duration) {
 	e.health.Add(from, to)
 }
 
-// run plays the plan. It calls rest when the load has ended and the cluster is
-// idle, and checkHistory when all nodes are dead. An error other than errLost
-// means that the test harness failed. Such an error says nothing about the
-// cluster.
+// run plays the plan. When the load has ended and there was no error, it calls
+// rest. When all nodes are dead, it calls checkHistory, unless the load could
+// not be started. An error other than errLost means that the test harness
+// failed. Such an error says nothing about the cluster.
 func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(*load.History)) (err error) {
 	if err := os.MkdirAll(e.dir, 0o755); err != nil {
 		return err
@@ -337,12 +337,12 @@ func (e *episode) heal(ctx context.Context) error {
 	return nil
 }
 
-// readmit lets nodes join as new members if they have refused their data or are
-// no longer members.
+// readmit lets the nodes that do not run or are no longer members join as new
+// members.
 func (e *episode) readmit(ctx context.Context) error {
 	all, err := e.c.members(ctx)
 	if err != nil {
-		return nil // no node answers yet: the caller waits and tries again
+		return nil // no node answers yet: the caller continues to wait
 	}
 	voters := make(map[string]bool)
 	for _, m := range all {

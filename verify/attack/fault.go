@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// group is the part of the machine that a fault affects. A fault of the network
-// or of the clocks may be active at the same time as a fault of another group.
+// group is a kind of fault. A fault of the network or of the clocks may be active
+// at the same time as a fault of another group.
 type group string
 
 const (

@@ -21,9 +21,9 @@ import (
 
 // backupFaults make nodes fail during an operator's backup, restore or recovery.
 // A recovery, and a restore into the running cluster, undo writes. So the clients
-// of the episode pause during these faults, and only the fault itself sends writes
-// that are undone. The clients then see the same data before and after the pause,
-// and all checkers apply.
+// of the episode pause during these two faults, and only the fault itself sends
+// writes that are undone. The clients then see the same data before and after
+// the pause, and all checkers apply.
 var backupFaults = []fault{
 	{class: "backup during a failover", group: operators, alone: true, needs: oneBuild, run: backupDuringFailover},
 	{class: "restore while a node is down", group: operators, alone: true, needs: oneBuild, run: restoreWhileDown},
@@ -153,8 +153,8 @@ func (n *node) acquire(ctx context.Context, lock string, ttl time.Duration) (tok
 	return v.Elems[1].Int, v.Elems[0].Err, nil
 }
 
-// acquireAll takes all locks that the lost cluster may have granted after the
-// backup, and returns the highest token.
+// acquireAll takes the locks with the prefix doubtLock, and returns the highest
+// token.
 func (n *node) acquireAll(ctx context.Context) (highest int64, err error) {
 	for i := range doubtLocks {
 		token, refused, err := n.acquire(ctx, doubtLock+strconv.Itoa(i), lockTTL)
@@ -167,9 +167,9 @@ func (n *node) acquireAll(ctx context.Context) (highest int64, err error) {
 	return highest, nil
 }
 
-// quarantined checks that n grants no lock until the quarantine has ended, and
-// that the first token is higher than all tokens that were granted before.
-// began is a time before the quarantine began.
+// quarantined checks that n grants no lock until the quarantine has ended, that
+// the first token after it is greater than highest, and that n logs the end of
+// the quarantine. began is a time before the quarantine began.
 func (s *injection) quarantined(ctx context.Context, n *node, began time.Time, quarantine time.Duration,
 	highest int64) (refusals int, err error) {
 	granted := func(token int64) {
@@ -178,7 +178,7 @@ func (s *injection) quarantined(ctx context.Context, n *node, began time.Time, q
 				quarantine)
 		}
 		if token <= highest {
-			s.violation("fencing tokens", "%s granted token %d, although the lost cluster had granted %d", n.ID, token,
+			s.violation("fencing tokens", "%s granted token %d, although token %d had been granted before", n.ID, token,
 				highest)
 		}
 	}
@@ -222,8 +222,8 @@ func (s *injection) quarantined(ctx context.Context, n *node, began time.Time, q
 	return refusals, nil
 }
 
-// holds checks that a lock that was taken before the backup still has its owner, and
-// that this owner can renew it during the quarantine.
+// holds checks that the lock from before the backup still has its owner, and that
+// this owner can renew it during the quarantine.
 func (s *injection) holds(ctx context.Context, n *node) error {
 	got, err := n.do(ctx, []string{"GET", heldLock})
 	if err == nil && got != owner {
@@ -327,8 +327,9 @@ func (s *injection) startWriters(ctx context.Context, nodes []*node) *writers {
 	return w
 }
 
-// progress waits until each client has written as many further numbers as more
-// says, or has failed.
+// progress waits until each client has written the given number of further
+// values or has failed. It returns the number of acknowledged values of each
+// client.
 func (w *writers) progress(ctx context.Context, more int64) (acked []int64, err error) {
 	want := make([]int64, len(w.all))
 	for i, p := range w.all {
@@ -352,7 +353,7 @@ func (w *writers) progress(ctx context.Context, more int64) (acked []int64, err 
 }
 
 // backupDuringFailover kills the leader while another node streams a backup. No
-// client of a live node may notice the backup. The backup file must be complete,
+// command of a client of a live node may fail. The backup file must be complete,
 // and it must show the data at one log index. backupDuringFailover restores the
 // file into a new cluster, which must not grant a token that the first cluster
 // has granted.
@@ -634,9 +635,9 @@ func (s *injection) restored(ctx context.Context, n *node) error {
 	return nil
 }
 
-// recoverOne makes a new cluster from the data of one node after the loss of
-// all other nodes. These nodes have granted locks while the first one was cut
-// off, so the locks are missing from its data.
+// recoverOne makes a new cluster from the data of one node after the loss of all
+// other nodes. The other nodes have granted locks while that node was cut off,
+// so these locks are missing from its data.
 func recoverOne(ctx context.Context, s *injection) (string, error) {
 	resume, err := s.quiet(ctx)
 	defer func() { resume() }()
@@ -694,8 +695,8 @@ func recoverOne(ctx context.Context, s *injection) (string, error) {
 
 // recovery makes n, whose process is dead, the only node of a new cluster. It then
 // checks the data, the quarantine and the tokens of the new cluster. highest is
-// the highest token that the lost cluster granted. old is the data directory of
-// the lost cluster.
+// the highest token that the lost cluster granted. old is the data directory
+// that n had in the lost cluster.
 func (s *injection) recovery(ctx context.Context, n *node, highest int64) (old string, done bool, err error) {
 	old = n.files
 	before, err := fingerprint(old)
@@ -711,7 +712,7 @@ func (s *injection) recovery(ctx context.Context, n *node, highest int64) (old s
 		return old, false, err
 	}
 	if !strings.Contains(out, "May be lost:") {
-		s.violation("recover", "recover does not say what may be lost: %s", out)
+		s.violation("recover", "recover does not name the data that may be lost: %s", out)
 	}
 	s.mon.newCluster()
 	n.data, n.files = n.data+suffix, n.files+suffix

@@ -23,8 +23,8 @@ var cpuFaults = []fault{
 }
 
 // starved restricts nodes to one processor, on which hogs run, for a while. The
-// fault counts if the threads of each node waited for at least the given
-// fraction of the time.
+// fault counts if the threads of each node together waited for at least the
+// given fraction of the time.
 func (s *injection) starved(ctx context.Context, nodes []*node, count int, part float64) (seen string, err error) {
 	var one platform.Processors
 	all, err := platform.Affinity()
@@ -141,8 +141,8 @@ func timeSliced(ctx context.Context, s *injection) (seen string, err error) {
 // a whole episode.
 const minCollections = 20
 
-// gcPressure gives the nodes so little memory that the garbage collector runs
-// most of the time.
+// gcPressure makes the garbage collector of the nodes run far more often than
+// usual: by a low GOGC and, in half of the cases, also by a low memory limit.
 func gcPressure(ctx context.Context, s *injection) (string, error) {
 	env := []string{"GODEBUG=gctrace=1", "GOGC=10"}
 	if s.rng.IntN(2) == 0 {

@@ -42,8 +42,8 @@ func (s *injection) voter(ctx context.Context, n *node) error {
 	})
 }
 
-// rejoin removes a node whose data is lost and lets it join as a new member
-// with an empty directory, as the node's own message tells the operator to do.
+// rejoin removes a node and lets it join as a new member with an empty
+// directory, as a node that has lost its data tells the operator to do.
 func (s *injection) rejoin(ctx context.Context, n *node) error {
 	if err := n.kill(); err != nil {
 		return err
@@ -267,9 +267,8 @@ func wiped(ctx context.Context, s *injection) (string, error) {
 	return n.ID + " refused and named the remedy, which worked", nil
 }
 
-// oldData gives a node an older copy of its data directory. In this copy, votes
-// and entries are missing, and so is the record that the node has started
-// since.
+// oldData gives a node an older copy of its data directory. This copy does not
+// record that the node has started since, and votes and entries may be missing.
 func oldData(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // neighborFaults contains one class for each load of package neighbor. The
-// clients of such a load send the commands that harm the other clients of their
-// node the most. No other fault is active at the same time, so an election
-// during such a fault is caused by the load.
+// clients of such a load send commands that can harm the other clients of their
+// node. No other fault is active at the same time, so an election during such a
+// fault is caused by the load.
 var neighborFaults = neighbors()
 
 func neighbors() []fault {
@@ -40,7 +40,8 @@ const neighborScale = 2
 // on a node that sets its clients no limits.
 const neighborWait = 2 * time.Second
 
-// neighbor runs a load against a node and takes locks through the same node.
+// neighbor runs a load against a node, and runs a victim and a bystander at the
+// same node.
 func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, error) {
 	leader, term, err := s.steadyLeader(ctx)
 	if err != nil {

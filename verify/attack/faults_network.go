@@ -53,8 +53,8 @@ func isolateLeader(ctx context.Context, s *injection) (string, error) {
 		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-// isolateForLong cuts a follower off for so long that the leader removes the
-// waiters of the follower's clients, and that the follower replies to these
+// isolateForLong cuts a follower off for a long time. The leader then removes
+// the waiters of the follower's clients, and the follower replies to these
 // clients that it finds no leader.
 func isolateForLong(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)

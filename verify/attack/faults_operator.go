@@ -34,7 +34,7 @@ const changeLimit = 12 * time.Second
 
 // mustRefuse sends a command that the leader must refuse, and returns the
 // leader's reply. Afterwards the cluster must have a leader, because a majority
-// of the nodes lives.
+// of the nodes is alive.
 func (s *injection) mustRefuse(ctx context.Context, check string, args ...string) (reply string, err error) {
 	leader, err := s.leader(ctx)
 	if err != nil {
@@ -314,7 +314,8 @@ func (s *injection) second(ctx context.Context, n *node, args []string) (reply s
 		for line := range strings.Lines(spare.Output()) {
 			line = strings.TrimSpace(line)
 			if strings.Contains(line, "member remove "+n.ID) {
-				s.violation("double id", "the second %s advises to remove the first, which is alive: %s", n.ID, line)
+				s.violation("double id", "the second %s tells the operator to remove the first, which is alive: %s",
+					n.ID, line)
 				return true
 			}
 			if strings.Contains(line, "another process") || strings.Contains(line, "is alive") ||

@@ -372,9 +372,9 @@ func fallsBehind(ctx context.Context, s *injection, _ *node, _ string) error {
 	return err
 }
 
-// leadsAlone makes the node a leader that is cut off from the others. The node
-// continues to accept writes that no other node receives, until there is
-// another leader.
+// leadsAlone makes the node the leader and then cuts it off from the others
+// until there is another leader. While it still leads, the node appends entries
+// that no other node receives.
 func leadsAlone(ctx context.Context, s *injection, n *node) {
 	s.leading(ctx, n, func() {
 		lift := s.c.net.apply(func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) },

@@ -193,8 +193,8 @@ func transferStorm(ctx context.Context, s *injection) (string, error) {
 }
 
 // snapshotRace makes all nodes take snapshots repeatedly. Meanwhile, a node
-// that was dead for a while needs entries that the others have deleted, and it
-// dies again while it catches up.
+// that was dead for a while may need entries that the others have deleted, and
+// it dies again while it catches up.
 func snapshotRace(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {

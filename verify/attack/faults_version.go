@@ -198,7 +198,7 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 		_, _ = n.ask(ctx, 5*time.Second, "SNAPSHOT") // fails if there are no new entries
 		refused, err := s.replace(ctx, n, to)
 		if refused != "" && to == s.cfg.Program {
-			s.violation("mixed versions", "%s was upgraded and cannot read what the older version wrote: %s", n.ID,
+			s.violation("mixed versions", "%s was upgraded and cannot read the data of the older version: %s", n.ID,
 				refused)
 		}
 		if err != nil || refused != "" {
@@ -396,8 +396,8 @@ func (s *injection) leaderAndFollower(ctx context.Context, leads string) (leader
 }
 
 // compactBeyond makes a leader take snapshots until its log begins after the
-// last entry that a node which has just died can have stored. It returns the
-// state of the leader before the last snapshot.
+// last entry that a dead node can have. The caller has just killed that node.
+// compactBeyond returns the state of the leader before the last snapshot.
 func (s *injection) compactBeyond(ctx context.Context, leader *node) (state, error) {
 	dead, err := leader.state(ctx)
 	if err != nil {
@@ -457,8 +457,7 @@ func large(ctx context.Context, n *node) error {
 	return errors.Join(err, c.Close())
 }
 
-// sample is a command that reads a value of one type, and the reply that the
-// command must have.
+// sample is a command that reads a value of one type, with its expected reply.
 type sample struct {
 	read []string
 	want string

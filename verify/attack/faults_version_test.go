@@ -7,8 +7,8 @@ import (
 )
 
 // TestPlans_Versions checks that a plan mixes two builds only if there are two,
-// and at most once per episode. It also checks that nodes that a plan upgrades
-// start with the old build.
+// and at most once per episode. It also checks that the nodes start with the old
+// build if the plan upgrades them.
 func TestPlans_Versions(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -11,9 +11,9 @@ type Leadership struct {
 	To   time.Duration `json:"to_ns"`
 }
 
-// addLeadership records that a node reports at now that it leads a term. A
-// deposed leader that has not noticed the change reports an older term than
-// that of the last leadership. Its report adds nothing.
+// addLeadership adds the report of a node, at the time now, that the node leads
+// a term. A deposed leader that has not noticed the change reports an older term
+// than that of the last leadership. Its report adds nothing.
 func addLeadership(all []Leadership, node string, term uint64, now time.Duration) []Leadership {
 	if n := len(all); n > 0 {
 		switch last := &all[n-1]; {

@@ -101,7 +101,7 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	case ep.Failure != "":
 		return r, errors.New(ep.Failure)
 	case answered < fewest:
-		return r, fmt.Errorf("%w: %d commands sent, %d of them slow or refused", ErrTooLittle,
+		return r, fmt.Errorf("%w: %d commands sent, and %d requests slow or failed", ErrTooLittle,
 			h.Commands, len(h.Trouble))
 	}
 	return r, nil

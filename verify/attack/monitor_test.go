@@ -15,7 +15,7 @@ func TestAtRest(t *testing.T) {
 		{"all at one log index", map[*node]state{n1: leader, n2: follower, n3: follower}, true},
 		{"no leader", map[*node]state{n1: follower, n2: follower, n3: follower}, false},
 		{"a node that has just started", map[*node]state{n1: leader, n2: follower, n3: fresh}, false},
-		{"nobody answers", map[*node]state{}, false},
+		{"no node answers", map[*node]state{}, false},
 	} {
 		// Repeat the check, because the iteration order of a map is random.
 		for range 50 {

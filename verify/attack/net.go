@@ -23,7 +23,7 @@ type hop struct {
 	toDialer bool        // true for replies, false for requests
 }
 
-// effect is what a proxy does to the bytes of one direction.
+// effect describes how a proxy treats the bytes of one direction.
 type effect struct {
 	block   bool
 	delay   time.Duration
@@ -31,11 +31,11 @@ type effect struct {
 	corrupt bool // flip one bit of every other chunk
 }
 
-// rule is an active effect. It counts the chunks that it affects.
+// rule is an active effect. It counts how often it affects a chunk.
 type rule struct {
 	match  func(hop) bool
 	effect effect
-	hits   atomic.Int64 // chunks that the rule has affected
+	hits   atomic.Int64 // how often the rule has affected a chunk
 }
 
 // network is the set of proxies in front of the nodes. It has two goroutines
@@ -118,8 +118,8 @@ func (f *front) close() {
 	}
 }
 
-// discard ignores an error that does not matter, such as that of closing a
-// connection that is no longer used.
+// discard ignores an error that does not matter, such as the error of closing an
+// unused connection.
 func discard(error) {}
 
 func (f *front) accept(ln net.Listener) {
@@ -281,8 +281,8 @@ func (n *network) effects(h hop) (e effect, changed <-chan struct{}) {
 	return e, n.changed
 }
 
-// apply activates a rule. The returned function removes the rule and returns
-// the number of chunks that the rule affected.
+// apply activates a rule. The returned function removes the rule and returns how
+// often the rule affected a chunk.
 func (n *network) apply(match func(hop) bool, e effect) (lift func() int64) {
 	r := &rule{match: match, effect: e}
 	n.mu.Lock()

@@ -75,8 +75,8 @@ func (d *faultChooser) take(deck *[]fault, from []fault, fits func(fault) bool) 
 }
 
 // chosen removes the faults that need a second build, if the run has no second
-// build. Faults that need something else that this machine lacks stay in the
-// list, so that a seed produces the same plan on every machine.
+// build. Faults for which this machine lacks something else stay in the list, so
+// that a seed produces the same plan on every machine.
 func chosen(cfg Config, faults []fault) []fault {
 	return slices.DeleteFunc(slices.Clone(faults),
 		func(f fault) bool { return f.group == versions && f.needs(cfg) != "" })
@@ -156,8 +156,9 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 }
 
 // choose returns the faults that args select. An argument selects the faults
-// whose class contains it, and the faults of the group that it names. "all" and
-// "none" select all faults and no faults.
+// whose class contains it, and the faults of the group that it names. "all", an
+// empty argument, and no argument at all select all faults. "none" selects no
+// faults.
 func choose(args []string) ([]fault, error) {
 	var chosen []fault
 	all := allFaults()

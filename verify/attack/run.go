@@ -24,16 +24,17 @@ type Config struct {
 	Episodes int           // number of episodes; 0 means that only For limits them
 	For      time.Duration // no episode begins after this time, 0 for no limit
 	Faults   []string      // classes of faults to inject: see choose
-	Steps    int           // steps of an episode, 0 for stepsPerEpisode
+	Steps    int           // largest number of steps of an episode, 0 for stepsPerEpisode
 	Controls bool          // also run the negative controls
 	Load     load.Config   // the load, without addresses
 	// Traffic is the number of commands that the load completes before each
-	// step. Quiet is the length of an episode without faults.
+	// step and after the last one. Quiet is the length of an episode without
+	// faults.
 	Traffic int
 	Quiet   time.Duration
 	Out     io.Writer // progress, one line per episode
-	// Beside starts additional clients at the addresses of each cluster. If
-	// Beside is nil, there are none.
+	// Beside starts additional clients at the addresses of each cluster, except
+	// in the negative controls. If Beside is nil, there are none.
 	Beside func(ctx context.Context, addrs []string, seed uint64) Companion
 	Keep   bool // keep the directories of all episodes, not only those with violations or failures
 }
@@ -44,9 +45,9 @@ type Companion interface {
 	// Pause waits until the clients have no command in flight, and lets them
 	// send none until resume is called.
 	Pause() (resume func())
-	// Stop ends the clients. It is called after the last fault. It returns how
-	// many results were checked and which violations were found.
-	// Stop must return before ctx ends.
+	// Stop ends the clients. It is called after the last fault. It returns the
+	// name of its check, the number of results checked, and the violations. Stop
+	// must return before ctx ends.
 	Stop(ctx context.Context) (name string, checked int, bad []checker.Violation)
 }
 
@@ -63,14 +64,14 @@ type EpisodeReport struct {
 	Failovers int            `json:"failovers"`
 	Installs  int            `json:"installs"` // snapshots that nodes received from other nodes
 	Events    []Event        `json:"events"`
-	Errors    map[string]int `json:"errors,omitempty"` // error replies to clients
+	Errors    map[string]int `json:"errors,omitempty"` // number of errors that clients got, by kind
 	Longest   time.Duration  `json:"longest_ns"`       // longest wait of a client
 	Evidence  string         `json:"evidence,omitempty"`
-	// Failure is the reason why the test harness could not play the plan to its
+	// Failure is the reason why the test harness could not run the plan to its
 	// end. Checks that were not made for that reason prove nothing.
 	Failure string `json:"failure,omitempty"`
-	// Caught is set for a negative control. It names the check that found the
-	// violation.
+	// Caught names the check that found the violation of a negative control. It
+	// is "" if no expected check found it, and in all other episodes.
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
@@ -182,8 +183,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// play runs one episode and checks it. An error means that even the evidence
-// could not be kept.
+// play runs one episode and checks it. An error means that the evidence could
+// not be written, or that the episode's directory could not be removed.
 func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 	begun := time.Now()
 	rep := &EpisodeReport{Plan: e.plan}
@@ -342,7 +343,7 @@ func (r *Report) sum(cfg Config, faults []fault) {
 		classes := make(map[string]bool)
 		for _, ev := range ep.Events {
 			t := tallies[ev.Class]
-			if t == nil { // the event is no fault of the plan: the monitor observed it
+			if t == nil { // the event is not a fault of the plan: the monitor observed it
 				r.Stalls += b2i(ev.Class == machineStall)
 				continue
 			}

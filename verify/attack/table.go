@@ -66,8 +66,8 @@ func (r *Report) Table(out io.Writer) error {
 }
 
 // tableOfFaults prints how often faults of each class were injected and seen. If
-// some of them were not seen, or if none could be injected, it also prints the last
-// reason. Of the classes that were not drawn, it prints only the number.
+// some of them were not seen, or if none could be injected, it also prints the
+// last reason. It prints only the number of the classes that were not drawn.
 func (r *Report) tableOfFaults(w io.Writer) {
 	fmt.Fprintf(w, "seed %d, %d episodes in %v\n\n", r.Seed, len(r.Episodes)-r.Controls, r.Took.Round(time.Second))
 	fmt.Fprintln(w, "FAULT\tINJECTED\tSEEN\tNOT RUN")

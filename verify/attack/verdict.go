@@ -24,7 +24,7 @@ type Verdict struct {
 	Grants     int                 `json:"grants"`
 	Expired    int                 `json:"expired"` // grants that ended by expiry
 
-	bad map[string][]*checker.Op // keys that porcupine did not find linearizable
+	bad map[string][]*checker.Op // histories of the keys that Linear did not find linearizable
 }
 
 // checkLimit bounds porcupine's search for one key.
@@ -99,9 +99,9 @@ func (v *Verdict) checkLocks(h *load.History, health, steady *checker.Health) {
 	v.note("lock history: grants of all nodes", checked, bad) // checked is 0 if no node has answered
 }
 
-// forgetLeaving treats subscribers that left while the cluster was ill as if
-// their connections had been lost. The reason is that a node that finds no
-// leader confirms UNSUBSCRIBE although it does not know the last messages.
+// forgetLeaving treats subscribers that left while the cluster was not healthy
+// as if their connections had been lost: a node that finds no leader confirms
+// UNSUBSCRIBE although it does not know the last messages.
 func forgetLeaving(h *load.History, health *checker.Health) {
 	for i := range h.Listens {
 		if l := &h.Listens[i]; l.Left != checker.Forever && !health.Well(l.Left, l.Ended) {

@@ -14,8 +14,8 @@ const (
 	CacheFill CacheKind = iota
 	// CacheUse means that the client read the key from its cache.
 	CacheUse
-	// CacheWrite means that a write on this connection was acknowledged, and
-	// that the reply to a later command of the connection has arrived too.
+	// CacheWrite means that a write on the client's connection was acknowledged,
+	// and that the reply to a later command on that connection has arrived too.
 	// Redis sends the invalidation between the two replies.
 	CacheWrite
 	// CacheFinal means that the value is still cached long after the last write

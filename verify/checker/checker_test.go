@@ -21,8 +21,8 @@ func at(o Op, call, ret int) Op {
 
 func text(s string) Reply { return Reply{Text: s} }
 
-// healthy returns the health of a cluster that was never unhealthy. Its leases may end
-// up to 100 ms late.
+// healthy returns the health of a cluster that was never unhealthy. Its leases
+// may end up to 100 ms late.
 func healthy() *Health { return &Health{Known: true, Slack: 100 * ms} }
 
 func TestLinear(t *testing.T) {
@@ -65,12 +65,12 @@ func TestLinear(t *testing.T) {
 		{"still there in the slack", []Op{at(volatile("a", 100*ms), 0, 5), at(get("a"), 190, 195)}, true},
 		{"there long after its time", []Op{at(volatile("a", 100*ms), 0, 5), at(get("a"), 300, 305)}, false},
 		{"there long after its time, unknown when written", []Op{at(unknown(volatile("a", 100*ms)), 0, 0), at(get("a"), 300, 305)}, true},
-		{"plain SET takes the time away", []Op{at(volatile("a", 100*ms), 0, 5), at(set("b"), 6, 7), at(get("b"), 400, 405)}, true},
+		{"plain SET removes the TTL", []Op{at(volatile("a", 100*ms), 0, 5), at(set("b"), 6, 7), at(get("b"), 400, 405)}, true},
 		{"KEEPTTL keeps the time", []Op{at(volatile("a", 100*ms), 0, 5), at(Op{Kind: Set, Key: "k", Arg: "b", KeepTTL: true, Reply: ok}, 6, 7), at(get("b"), 400, 405)}, false},
 		{"PEXPIRE prolongs", []Op{at(volatile("a", 100*ms), 0, 5), at(Op{Kind: PExpire, Key: "k", TTL: second, Reply: Reply{Int: 1}}, 50, 55), at(get("a"), 400, 405)}, true},
 		{"PERSIST keeps", []Op{at(volatile("a", 100*ms), 0, 5), at(Op{Kind: Persist, Key: "k", Reply: Reply{Int: 1}}, 50, 55), at(get("a"), 400, 405)}, true},
-		{"PTTL shows less than is left", []Op{at(volatile("a", second), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 700}}, 100, 105)}, false},
-		{"PTTL shows what is left", []Op{at(volatile("a", second), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 897}}, 100, 105)}, true},
+		{"PTTL shows less than remains", []Op{at(volatile("a", second), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 700}}, 100, 105)}, false},
+		{"PTTL shows the remaining time", []Op{at(volatile("a", second), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 897}}, 100, 105)}, true},
 		{"PTTL of a key without a time to live", []Op{at(set("a"), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 5}}, 100, 105)}, false},
 	} {
 		res := Linear(tc.ops, healthy(), 10*second)
@@ -86,8 +86,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// TestLinear_UndecidedIsBad checks that a history that cannot be checked counts
-// as a violation.
+// TestLinear_UndecidedIsBad checks that Linear reports a violation for a history
+// that is too long, and for one that it cannot decide in time.
 func TestLinear_UndecidedIsBad(t *testing.T) {
 	var ops []Op
 	for i := range MaxOpsPerKey + 1 {
@@ -165,7 +165,7 @@ func TestLocks(t *testing.T) {
 		{"refused after it ran out", []Hold{hold("a", 0, 1*s, 4*s)}, []Refusal{{Lock: "l", Call: 6 * s, Return: 7 * s}}, "late expiry"},
 		{"refused after its release", []Hold{released(hold("a", 0, 1*s, 99*s), 2*s, true)}, []Refusal{{Lock: "l", Call: 3 * s, Return: 4 * s}}, "late expiry"},
 		{"refused for an unknown owner", []Hold{hold("a", 0, Forever, s)}, []Refusal{{Lock: "l", Call: 6 * s, Return: 7 * s}}, ""},
-		{"refused, and nobody ever took it", nil, []Refusal{{Lock: "l", Call: 6 * s, Return: 7 * s}}, "late expiry"},
+		{"refused, and no client ever took it", nil, []Refusal{{Lock: "l", Call: 6 * s, Return: 7 * s}}, "late expiry"},
 	} {
 		var got []string
 		for _, v := range Locks(tc.holds, tc.refused, healthy()).Violations {

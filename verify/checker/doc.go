@@ -10,9 +10,9 @@
 //   - Linear: each key by itself is linearizable (porcupine), with values,
 //     conditions, counters and times to live. A check that exceeds its time
 //     limit proves nothing, so it counts as a violation too.
-//   - Locks: a lock never has two owners at once. No lock is lost or granted
-//     again before its time to live ends, and none is kept long after that
-//     time. Fencing tokens grow.
+//   - Locks: a lock never has two owners at once. Before the time to live of a
+//     lock ends, its owner loses the lock only by releasing it. Some time after
+//     that, the lock can be taken again. Fencing tokens grow.
 //   - Once: an acknowledged command was executed once, a refused one never, and
 //     one of unknown outcome at most once. The order of execution agrees with
 //     the order of the acknowledgements.
@@ -22,8 +22,8 @@
 //   - LockQueues and LockPasts: locks with a queue of waiters are granted in
 //     order, and the nodes' histories of these locks agree with what clients
 //     saw.
-//   - Queues, Groups and Messages: no element, entry or message is lost or
-//     delivered twice, and their order is kept.
+//   - Queues, Groups and Messages: no element, entry or message is lost or,
+//     except by a claim, delivered twice. Their order is kept.
 //   - Caches: client-side caches receive every invalidation.
 //   - Batches: pipelines of INCR return consecutive numbers.
 //

@@ -18,7 +18,7 @@ type Added struct {
 }
 
 // GroupRead is the result of one client's read for a consumer group, or of its
-// claim of entries that were pending for another consumer.
+// claim of entries that have been pending for some time.
 type GroupRead struct {
 	Stream, Consumer string
 	Client           int
@@ -52,15 +52,15 @@ type GroupEntry struct{ ID, Value string }
 // Groups checks streams to which clients only add entries. Each stream has one
 // consumer group.
 //
-//   - An acknowledged entry is in the stream once, a refused one never, and one
-//     of unknown outcome at most once. The order of the entries agrees with
-//     real time.
+//   - An entry is in the stream once if its addition was acknowledged, never if
+//     it was refused, and at most once if its outcome is unknown. The order of
+//     the entries agrees with real time.
 //   - Every entry is either not delivered yet, or pending, or acknowledged by a
-//     client.
-//   - A read that is not a claim delivers an entry to one client only, and a
-//     client receives only what was added.
-//   - An acknowledged entry is no longer pending, and was not acknowledged
-//     twice.
+//     consumer.
+//   - At most one read that is not a claim delivers an entry, and a client
+//     receives only entries that are in the stream.
+//   - An entry that a consumer has acknowledged is no longer pending, and was
+//     not acknowledged twice.
 func Groups(added []Added, reads []GroupRead, acks []GroupAck, ends []GroupEnd) (checked int, bad []Violation) {
 	for _, end := range ends {
 		g := &groupCheck{end: end, at: make(map[string]int), byID: make(map[string]string)}
@@ -169,7 +169,7 @@ func (g *groupCheck) reads(reads []GroupRead) {
 	}
 }
 
-// acks checks that every delivered entry is pending or acknowledged.
+// acks checks the pending entries against the acknowledgements of the consumers.
 func (g *groupCheck) acks(acks []GroupAck) {
 	sure, maybe := make(map[string]int), make(map[string]bool)
 	for i := range acks {

@@ -13,17 +13,17 @@ type Span struct {
 
 // Health says when the cluster can be expected to count time and to expire
 // keys. A time to live counts down only while there is a leader, and each
-// change of leader loses a little of the counted time. The latest time at which
-// a key must be gone therefore depends on the health of the cluster. With the zero
+// change of leader loses a little of the counted time. The time at which a key
+// must be gone therefore depends on the health of the cluster. With the zero
 // value and with nil, no key ever has to be gone.
 type Health struct {
 	// Slack is how late a healthy cluster may expire a key. It includes the
-	// error with which the checker measures times.
+	// measurement error of the times in the history.
 	Slack time.Duration
 	// Ill contains the intervals whose time does not count, because the cluster
 	// was not healthy. Each interval begins before a fault or a change of
 	// leader, because the cluster loses the time that the old leader had not
-	// logged. It ends when the cluster is whole again. The intervals may
+	// logged. The interval ends when the cluster is whole again. Intervals may
 	// overlap.
 	Ill []Span
 	// Known says that Ill is complete. If Known is false, no key ever has to be
@@ -37,12 +37,13 @@ type Health struct {
 	merged []Span
 }
 
-// driftPPM is how much slower than real time the cluster's clock may run.
+// driftPPM is how much slower than real time the cluster's clock may run, in
+// parts per million.
 const driftPPM = 1000
 
 // Gone returns the time at which a key must be gone if the command that set its
-// time to live returned at ret. By that time, the cluster has been healthy
-// for the time to live plus slack and drift.
+// time to live returned at ret. From ret until that time, the cluster was
+// healthy for the time to live plus drift and Slack.
 func (h *Health) Gone(ret, ttl time.Duration) time.Duration {
 	if h == nil || !h.Known {
 		return Forever

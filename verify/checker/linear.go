@@ -86,9 +86,9 @@ func span(history []*Op) (from, to time.Duration) {
 }
 
 // Draw writes porcupine's page about one key. The page shows the longest order
-// that explains the history, and where that order ends. In porcupine, the
-// operations of one client must not overlap. A command of unknown outcome never
-// ends, so Draw assigns each of these commands to a client of its own.
+// that explains a part of the history, and where that order ends. In porcupine,
+// the operations of one client must not overlap. A command of unknown outcome
+// never ends, so Draw assigns each of these commands to a client of its own.
 func Draw(w io.Writer, history []*Op, health *Health, limit time.Duration) error {
 	model := keyModel(health)
 	all := operations(history)

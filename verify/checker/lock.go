@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Hold is one grant of a lock (SET … NX PX) to one client.
+// Hold is one client's attempt to take a lock (SET … NX PX) that succeeded or
+// whose outcome is unknown.
 type Hold struct {
 	Lock, Token string
 	Client      int
@@ -26,8 +27,7 @@ type Step struct {
 	Mine         bool // whether the lock still belonged to this owner, according to the reply; valid only if Done
 }
 
-// Refusal is an attempt to take a lock that failed because another owner held
-// the lock.
+// Refusal is a failed attempt to take a lock: another owner held the lock.
 type Refusal struct {
 	Lock         string
 	Client       int
@@ -37,7 +37,7 @@ type Refusal struct {
 // reliableUntil returns the time until which the owner could rely on the lock.
 // A time to live begins when a leader stamps the entry. This is after the
 // client has sent the command, so the lock lasts at least until the call plus
-// the time to live. A renewal counts only if it was granted.
+// the time to live. A renewal counts only if its reply says that it succeeded.
 func (h *Hold) reliableUntil(health *Health) time.Duration {
 	end := h.Call + h.TTL
 	for _, r := range h.Renewals {
@@ -52,7 +52,8 @@ func (h *Hold) reliableUntil(health *Health) time.Duration {
 	return end
 }
 
-// possibleUntil returns the latest time until which the owner may have had the lock.
+// possibleUntil returns the latest time until which the owner may have had the
+// lock.
 func (h *Hold) possibleUntil(health *Health) time.Duration {
 	if h.Granted == Forever {
 		return Forever
@@ -66,8 +67,8 @@ func (h *Hold) possibleUntil(health *Health) time.Duration {
 			end = max(end, health.Gone(r.Return, h.TTL))
 		}
 	}
-	// A release that was answered proves that the lock has ended, whether it
-	// freed the lock or found it gone.
+	// A release that was answered proves that the grant has ended, whether the
+	// release freed the lock or found it gone.
 	if h.Release != nil && h.Release.Outcome == Done {
 		end = min(end, h.Release.Return)
 	}
@@ -204,8 +205,8 @@ func fences(all []*Hold) []Violation {
 	return bad
 }
 
-// late finds refusals that no grant can explain: the cluster still refused a
-// lock long after every earlier grant must have ended.
+// late finds refusals that no grant can explain: the cluster refused a lock
+// although every earlier grant must have ended.
 func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 	if health == nil || !health.Known {
 		return nil

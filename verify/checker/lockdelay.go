@@ -24,8 +24,9 @@ func LockDelays(views []*LockView) int {
 	return n
 }
 
-// delayed finds owners that got a lock during its delay, and delays that do not end.
-// Delays are measured on the clock of the views.
+// delayed finds owners that got a lock during its delay, and delays that end too
+// early or too late. Whether an end is too early is measured on the lease clock
+// of the views, and whether it is too late by the times of the history.
 func (l *lockQueue) delayed() {
 	var from *LockView // the view so far whose lock delay ends last
 	for i, v := range l.views {
@@ -33,8 +34,8 @@ func (l *lockQueue) delayed() {
 			continue
 		}
 		// An exclusive lock has a delay only while it is free. If a view shows
-		// a delay and an owner, the entry that began the delay also granted the
-		// lock.
+		// both a delay and an owner, the lock was granted during the delay, for
+		// example by the entry that began the delay.
 		if v.Delay > 0 && len(v.Holders) > 0 && v.Mode == (LockMode{}) {
 			l.say("lock delay", l.name, v.Call, v.Return,
 				"%s held the lock with token %d at %v, although the delay of the lock had %v left",

@@ -60,13 +60,14 @@ const handOverWithin = time.Millisecond
 //     token and its mode, and with the end that the client saw.
 //   - Every owner that a node reports was used by a client that asked for this
 //     lock.
-//   - If a client waited for a lock with one owner, it got the lock at the moment
-//     at which the previous grant ended.
+//   - If a client waited for an exclusive lock, it got the lock at the moment at
+//     which the previous grant ended.
 //
 // A node that reports a gap may lack grants. steady is the same as for
-// LockQueues; began is the wall clock at the start of h. The last rule is not
-// checked for a node that reports a gap, nor if the wall clock of the cluster
-// went back.
+// LockQueues; began is the wall clock at the start of h. The last rule is
+// checked only while the cluster was steady. It is not checked for a lock that
+// also had grants in another mode, for a node that reports a gap, nor if the
+// wall clock of the cluster went back.
 func LockPasts(h LockHistory, pasts []LockPast, began time.Duration, steady *Health) (checked int, bad []Violation) {
 	p := &lockPasts{steady: steady, began: began, owners: make(map[string][]*LockCall)}
 	for _, c := range h.Calls {
@@ -120,7 +121,8 @@ func (l *LockPast) lacks(token int64) bool {
 	return !l.Gaps && token > l.From && l.find(token) == nil
 }
 
-// equal compares each node with every other node.
+// equal compares the grants that each node reports with those of every other
+// node. It also finds two grants with the same token.
 func (p *lockPasts) equal(all []*LockPast) {
 	for _, a := range all {
 		for i := 1; i < len(a.Grants); i++ {

@@ -21,9 +21,9 @@ func reported(owner string, token int64, from, to, waited int, how string) LockG
 	return g
 }
 
-// TestLockPasts breaks one property of the history of a lock at a time. In the
-// correct history, owner a releases its grant, b has waited and gets the lock,
-// and the lease of b ends.
+// TestLockPasts changes one thing at a time in the reports of two nodes, or in
+// the history of the clients. In the correct history, owner a releases its
+// grant, b has waited and gets the lock, and the lease of b ends.
 func TestLockPasts(t *testing.T) {
 	for _, tc := range []struct {
 		what string

@@ -56,7 +56,7 @@ func (c *LockCall) String() string {
 	case c.Outcome == Refused:
 		what = "was refused"
 	case c.Outcome == Unknown:
-		what = "got no reply"
+		what = "has an unknown outcome"
 	case c.Token == 0:
 		what = "did not get it"
 	}
@@ -107,8 +107,8 @@ type LockView struct {
 	Clock   time.Duration
 	Holders []LockHolder
 	Waiters []LockWaiter // in the order of the queue
-	// Delay is how long the lock delay still takes on the clock of the state,
-	// rounded up to milliseconds. It is 0 if there is no delay.
+	// Delay is how long the lock delay still lasts on the lease clock, rounded
+	// up to milliseconds. It is 0 if there is no delay.
 	Delay time.Duration
 }
 
@@ -149,7 +149,7 @@ const (
 
 // LockQueues checks the history of locks with a queue of waiters.
 //
-//   - Owners that rely on a lock at the same time may hold it together.
+//   - Owners rely on a lock at the same time only if their modes permit it.
 //   - An answered grant is not lost before its lease ends, and a lease does not
 //     end late.
 //   - Fencing tokens grow over all locks.
@@ -162,11 +162,10 @@ const (
 //     the lock until the delay ends, and the delay ends on time.
 //
 // health says when a lease must have ended. steady says when the order and the
-// times of the queue are checked. These are the times when there is a leader
-// that can reach the nodes that are running. Each interval of steady.Ill, in
-// which they are not checked, ends some time after the cluster is whole again.
-// Without views, only the first three guarantees are checked, and not whether a
-// lease ends late.
+// times of the queue are checked: while a leader can reach all nodes that are
+// running. They are not checked in the intervals of steady.Ill. Each of these
+// intervals ends some time after the cluster is whole again. Without views, only
+// the first three guarantees are checked, and not whether a lease ends late.
 func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Violation) {
 	q := &lockQueues{health: health, steady: steady, leaves: h.LeaveWithin, delays: h.Delays,
 		delaysSince: h.DelaysSince, owners: make(map[string]*ownership)}
@@ -400,8 +399,8 @@ func (l *lockQueue) together(granted []*ownership) {
 		if now = append(now, o); !mode.permits(n) {
 			p := now[len(now)-2]
 			l.say("lock exclusion", l.name, o.granted, min(o.until, p.until),
-				"%v, the owner number %d that could rely on it at %v; %s until %v", o.call(), n, o.granted,
-				p.call().Owner, p.until)
+				"%v, as owner number %d that could rely on the lock at %v; %s could rely on it until %v", o.call(), n,
+				o.granted, p.call().Owner, p.until)
 		}
 	}
 }
@@ -450,16 +449,16 @@ func (v *LockView) position(owner string) int {
 
 // gone reports whether the position of a waiting client in the queue cannot be
 // known at a time. This is the case after its connection has ended, and for an
-// owner that has repeated its command.
+// owner that is not in the history or has repeated its command.
 func (l *lockQueue) gone(owner string, at time.Duration) bool {
 	o := l.lockQueues.owners[owner]
 	return o == nil || o.again() || o.call().Left != 0 && o.call().Left <= at
 }
 
 // mayBreak reports whether a break may have ended a grant between two times. If
-// a break ends a grant that the waiter's node has not claimed yet, the node
-// executes the command again, and the client enters the queue at its end. So
-// another client may get the lock first.
+// a break ends the grant of a waiter before the waiter's node has claimed it,
+// the node executes the command again, and the client enters the queue at its
+// end. So another client may get the lock first.
 func (l *lockQueue) mayBreak(from, to time.Duration) bool {
 	return slices.ContainsFunc(l.breaks, func(b LockBreak) bool {
 		return b.Outcome == Unknown || b.Outcome == Done && b.Broke && b.Call < to && b.Return > from
@@ -539,8 +538,8 @@ func (l *lockQueue) overtaken() {
 				!l.steady.Well(seen.Call, max(end, b.granted)) {
 				continue
 			}
-			l.say("lock order", l.name, seen.Call, b.granted, "%v, and %v, which was in the queue at %v, did not get "+
-				"it before", b.call(), a.call(), seen.Call)
+			l.say("lock order", l.name, seen.Call, b.granted, "%v, but %v, although it was in the queue at %v",
+				b.call(), a.call(), seen.Call)
 		}
 	}
 }
@@ -674,8 +673,8 @@ func (q *lockQueues) tokens() {
 	byToken := make(map[int64]*ownership)
 	for _, o := range q.grants {
 		if other := byToken[o.token]; other != nil {
-			q.say("lock token", o.call().Lock, o.call().Call, o.granted, "%v, as %v of %s", o.call(), other.call(),
-				other.call().Lock)
+			q.say("lock token", o.call().Lock, o.call().Call, o.granted, "%v, although %v for the lock %s", o.call(),
+				other.call(), other.call().Lock)
 		}
 		byToken[o.token] = o
 	}
@@ -692,7 +691,7 @@ func (q *lockQueues) tokens() {
 			}
 		}
 		if highest != nil && o.token < highest.token {
-			q.say("lock token", o.call().Lock, highest.granted, o.granted, "%v, after %v of %s", o.call(),
+			q.say("lock token", o.call().Lock, highest.granted, o.granted, "%v, after %v for the lock %s", o.call(),
 				highest.call(), highest.call().Lock)
 		}
 	}

@@ -83,9 +83,9 @@ func (c cell) step(o *Op, health *Health) (cell, bool) {
 	return after, got == want
 }
 
-// agrees reports whether a PTTL reply can be the remaining time. The reply is
-// never less than the time that really remains. It is never more than the time
-// to live that was set.
+// agrees reports whether a PTTL reply can be correct. The reply must be at least
+// the time that certainly remained when it arrived, and at most the time to live
+// that was set, plus a millisecond for rounding.
 func (c cell) agrees(o *Op) bool {
 	left := time.Duration(o.Reply.Int) * time.Millisecond
 	if o.Reply.Int < 0 || left > c.ttl+time.Millisecond {

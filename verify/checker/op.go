@@ -16,8 +16,8 @@ const Forever = time.Duration(math.MaxInt64)
 // Kind is the command of an Op.
 type Kind string
 
-// These are the commands that the model knows. Their replies are those of
-// Redis.
+// These are the commands that the model knows. Their replies are those of Redis
+// or, for DELIFEQ and IFEQ, of Valkey.
 const (
 	Set     Kind = "SET"     // with the options that the Op has: NX, XX, IFEQ (Cmp), GET, KEEPTTL, PX
 	SetNX   Kind = "SETNX"   // replies 1 or 0
@@ -45,7 +45,7 @@ const (
 	// Refused means that the error proves that the command was not executed.
 	Refused
 	// Unknown means that the command may have been executed once, may still be
-	// executed once later, or is never executed.
+	// executed once, or may never be executed.
 	Unknown
 )
 
@@ -84,8 +84,8 @@ func (r Reply) String() string {
 }
 
 // Op is one command on one key, as its client saw it. Values that are written
-// must be unique in the history, so that a reply identifies the write that it
-// saw.
+// must be unique in the history, so that a value in a reply identifies its
+// write.
 type Op struct {
 	Client int
 	Node   string // id of the node that the client used, for reports

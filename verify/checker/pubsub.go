@@ -46,8 +46,8 @@ type Received struct {
 //     published: not if the publish was refused, and not before it was sent.
 //   - All subscribers receive messages in the order of the log.
 //   - A subscriber misses no message between two that it receives. It also
-//     misses no message that was sent after its subscription was confirmed and
-//     acknowledged before it unsubscribed.
+//     misses no message that was sent after its subscription was confirmed, and
+//     acknowledged before it sent UNSUBSCRIBE.
 func Messages(publishes []Publish, listens []Subscription, order map[string][]string) (checked int, bad []Violation) {
 	m := &messages{byID: make(map[string]*Publish), order: order, at: make(map[string]int)}
 	for i := range publishes {
@@ -116,7 +116,7 @@ func (m *messages) check(l *Subscription) {
 	m.gaps(l, got)
 }
 
-// inOrder checks that the messages are consecutive in the log.
+// inOrder checks that the messages of a subscriber are consecutive in the log.
 func (m *messages) inOrder(l *Subscription, order []string) {
 	last := -1
 	for i, h := range l.Received {
@@ -171,8 +171,8 @@ func (m *messages) gaps(l *Subscription, got map[string]int) {
 			return later != nil && p.Return < later.Call
 		})
 		if i >= 0 {
-			m.say(l, "message %s is missing, although %s, which was sent after it was acknowledged, was received",
-				p.ID, l.Received[i].ID)
+			m.say(l, "message %s is missing, although %s was received, which was sent after the missing message was "+
+				"acknowledged", p.ID, l.Received[i].ID)
 		}
 	}
 }

@@ -206,12 +206,13 @@ func (q *queue) elements() {
 	}
 	for _, id := range q.unmatched(unexplained, unknown) {
 		q.say(q.pushes[id].Call, Forever,
-			"%s was moved to another list, but no client received it and no take has an unknown outcome", id)
+			"%s was moved to another list, but no client received it, and no take of unknown outcome explains the move",
+			id)
 	}
 }
 
-// missing finds acknowledged elements that are in no list and that no take of
-// unknown outcome can have removed.
+// missing finds acknowledged elements that no client received, that are in no
+// list, and that no take of unknown outcome can have removed.
 func (q *queue) missing() {
 	var ids []string
 	for id, p := range q.pushes {
@@ -229,7 +230,7 @@ func (q *queue) missing() {
 	for _, id := range q.unmatched(ids, unknown) {
 		p := q.pushes[id]
 		q.say(p.Call, q.deadline(p),
-			"%s was acknowledged and is missing; %d elements are missing, and %d clients do not know what they took",
+			"%s was acknowledged and is missing; %d elements are missing, and %d takes have an unknown outcome",
 			id, len(ids), len(unknown))
 	}
 }
@@ -248,10 +249,10 @@ func (q *queue) deadline(p *Push) time.Duration {
 	return end
 }
 
-// unmatched pairs each missing element with a take that may have removed it,
-// for as many elements as possible. It returns the elements without a take. A
-// take may have removed an element only if it was sent before the deadline of
-// the element.
+// unmatched pairs each of the elements with a take that may have taken it, for
+// as many elements as possible. It returns the elements without a take. A take
+// may have taken an element only if it was sent before the deadline of the
+// element.
 func (q *queue) unmatched(ids []string, takes []*Take) (left []string) {
 	by := make(map[*Take]string)
 	deadlines := make(map[string]time.Duration)

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// ValueFor returns the value for a write. The value begins with its key, so
-// that a reply that belongs to another request is recognized.
+// ValueFor returns the value for a write. The value begins with its key, so that
+// Replies recognizes a reply to another request.
 func ValueFor(key string, client, n int) string { return fmt.Sprintf("%s|%d.%d", key, client, n) }
 
-// Replies checks that each value that was read belongs to the requested key. It
-// skips counters, because a number does not name its key.
+// Replies checks that each read returned a value of the requested key. It skips
+// counters, because a number does not name its key.
 func Replies(ops []Op) (checked int, bad []Violation) {
 	for i := range ops {
 		o := &ops[i]
@@ -37,13 +37,12 @@ type Batch struct {
 	Call, Return time.Duration
 	Sent         int     // number of commands
 	Numbers      []int64 // the replies
-	// Unknown contains, for each of Numbers, how many commands directly before it
-	// in the pipeline got an error that says that their outcome is unknown. It may
-	// be shorter than Numbers: the missing counts are 0.
+	// Unknown contains, for each of Numbers, how many commands of unknown outcome
+	// are directly before it in the pipeline. It may be shorter than Numbers: the
+	// missing counts are 0.
 	Unknown []int
-	// Errors contains the error replies that say neither that the command was
-	// refused nor that its outcome is unknown. INCR of a counter must not get
-	// such a reply.
+	// Errors contains the error replies of commands that were executed. INCR of a
+	// counter must not get such a reply.
 	Errors []string
 }
 
@@ -54,7 +53,7 @@ type Batch struct {
 func Batches(batches []Batch) []Violation {
 	var bad []Violation
 	next := make(map[string]int64) // last number of each counter; the next one is higher
-	open := make(map[string]int64) // number of earlier commands without a reply, by counter
+	open := make(map[string]int64) // number of earlier commands that got no number, by counter
 	for _, b := range batches {
 		say := func(format string, args ...any) {
 			bad = append(bad, Violation{"reply order", b.Key, fmt.Sprintf(format, args...), b.Call, b.Return})

@@ -49,7 +49,7 @@ func (l Login) connect(ctx context.Context, addr string) (net.Conn, error) {
 	return (&tls.Dialer{NetDialer: dialer, Config: l.TLS}).DialContext(ctx, "tcp", addr)
 }
 
-// Dial connects to addr. If login has a password or a user, it authenticates.
+// Dial connects to addr. If login has a password or a user, Dial authenticates.
 // Then it sends the command in the argument first, unless that is empty. If a
 // reply is an error, Dial fails. timeout bounds each exchange on the
 // connection.
@@ -116,15 +116,15 @@ func (c *Conn) Next() (respwire.Value, error) {
 }
 
 // refusals contains the prefixes of the errors that prove that a command was
-// not executed. These are Holdfast's errors, and the errors that Redis returns
-// before it examines a command. MISCONF is the error of a leader whose disk is
-// almost full. EXECABORT is the reply of EXEC if no command of the transaction
-// was executed, because one of them was refused. QUARANTINE is the error of a
-// cluster that was restored and grants no lock yet.
+// not executed. Some are errors of Holdfast, and some are errors that Redis
+// returns before it executes a command. MISCONF is the error of a leader whose
+// disk is almost full. EXECABORT is the reply of EXEC if no command of the
+// transaction was executed, because one of them was refused. QUARANTINE is the
+// error of a cluster that was restored or recovered and grants no lock yet.
 var refusals = []string{"CLUSTERDOWN", "LOADING", "TRYAGAIN", "MOVED", "ASK", "READONLY", "MASTERDOWN", "NOREPLICAS",
 	"NOAUTH", "OOM", "MISCONF", "QUARANTINE", "EXECABORT", "BUSY ", "ERR max number of clients"}
 
-// outcomeOf returns what is known about a command with the reply v.
+// outcomeOf returns the outcome of a command that got the reply v.
 func outcomeOf(v respwire.Value) checker.Outcome {
 	if strings.HasPrefix(v.Err, "UNKNOWN ") {
 		return checker.Unknown

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestOutcomeOf checks which outcome the history has for a command with an
-// error reply. If a refused command had the outcome done, a checker would
-// report that it is missing from the log.
+// TestOutcomeOf checks the outcome that outcomeOf derives from a reply. If a
+// refused command had the outcome Done, a checker would report that the effect
+// of the command is missing.
 func TestOutcomeOf(t *testing.T) {
 	for text, want := range map[string]checker.Outcome{
 		"":                                checker.Done,

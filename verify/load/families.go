@@ -18,7 +18,7 @@ import (
 // commands of every family on a few keys, to show whether nodes of two builds
 // compute the same state from everything that the log can contain. A difference
 // shows in one of three ways: the hash chains of the nodes differ, a node ends,
-// or the nodes return different values. Most writes run in a transaction with
+// or the nodes return different values. Most writes run in a transaction with a
 // DUMP of the key, because the reply of DUMP is part of the hash chain.
 type Families struct {
 	addrs  []string
@@ -36,9 +36,9 @@ type Families struct {
 
 // familyCommands contains commands of all families. The names of their keys,
 // channels and users begin with a prefix of this load, so the commands have no
-// effect that the other load could notice. In the commands, # is the prefix, $
-// is a number, and % is one of a few words. In an argument, · stands for a
-// blank. The argument ” is empty, and $$ stands for $.
+// effect that the clients of a Load could notice. In the commands, # is the
+// prefix, $ is a number, and % is one of a few words. In an argument, · stands
+// for a blank. The argument ” is empty, and $$ stands for $.
 var familyCommands = []string{
 	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%",
 	"GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",
@@ -196,7 +196,7 @@ func (f *Families) note(all ...respwire.Value) {
 
 // mixed runs a single command, or a few commands in a pipeline or a
 // transaction. In a pipeline or a transaction, a read of the key follows each
-// command.
+// command whose first argument is a key.
 func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	var cmds [][]string
 	for range 1 + rng.IntN(4) {

@@ -22,10 +22,10 @@ type History struct {
 	Queues    map[string][]string
 	Publishes []checker.Publish
 	Listens   []checker.Subscription
-	// Locks contains the commands about the locks that have a queue of waiters.
-	// Unsteady contains the intervals in which the order and the times of the
-	// queues are not checked. Pasts are the nodes' own histories of these
-	// locks.
+	// Locks contains the commands about the locks that have a queue of waiters,
+	// and the observed states of these locks. Unsteady contains the intervals in
+	// which the order and the times of the queues are not checked. Pasts are the
+	// nodes' own histories of these locks.
 	Locks    checker.LockHistory
 	Unsteady []checker.Span
 	Pasts    []checker.LockPast
@@ -82,7 +82,7 @@ func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	defer r.mu.Unlock()
 	r.h.Commands += n
 	r.h.Longest = max(r.h.Longest, ret-call)
-	if ret > call { // for a blocking command, call and ret are equal, because its duration is no latency
+	if ret > call { // for a blocking command, call and ret are equal, because its duration is not a latency
 		r.h.Samples = append(r.h.Samples, Sample{At: ret, Took: ret - call, Commands: n, Failed: err != nil})
 	}
 	if err != nil {

@@ -22,13 +22,14 @@ type Config struct {
 	// kind.
 	Keys, Lockers, Lists, Counters int
 	// Producers push elements to queues, and Consumers take them with commands
-	// that block. Eight times as many consumers wait for elements that arrive
-	// slowly. Publishers and Subscribers use channels. All four are for
-	// Holdfast only, because a Redis with replicas does not keep the guarantees
-	// of queues and channels that the checkers check.
+	// that block. As many producers again push elements slowly to other queues,
+	// and eight times as many consumers wait for those. Publishers and
+	// Subscribers use channels. All four are for Holdfast only, because a Redis
+	// with replicas does not keep the guarantees of queues and channels that the
+	// checkers check.
 	Producers, Consumers, Publishers, Subscribers int
-	// Waiters wait for locks with LOCK ACQUIRE, and half as many clients take
-	// the same locks with SET NX. Breakers take locks away from their owners.
+	// Waiters wait for locks with LOCK ACQUIRE, and half as many other clients
+	// take the same locks with SET NX. Breakers take locks away from their owners.
 	// If the cluster does not know LOCK, or the user of the load may not run
 	// it, Start starts none of these clients.
 	Waiters, Breakers int
@@ -42,7 +43,7 @@ type Config struct {
 	First []string
 }
 
-// DefaultConfig returns a load that a small machine can sustain.
+// DefaultConfig returns the Config of a load that a small machine can sustain.
 func DefaultConfig() Config {
 	return Config{Keys: 6, Lockers: 8, Lists: 3, Counters: 2, Waiters: 8, LockTTL: 300 * time.Millisecond,
 		ReplyTimeout: 4 * time.Second, Pause: 6 * time.Millisecond, Prefix: "verify:"}
@@ -84,7 +85,7 @@ type Load struct {
 	pause sync.RWMutex
 
 	mu      sync.Mutex
-	made    map[string]bool // keys that were written
+	made    map[string]bool // keys that may have been written
 	waiting map[string]int  // blocking commands in flight, by queue
 }
 
@@ -181,7 +182,7 @@ func (l *Load) Stop() {
 	l.wg.Wait()
 }
 
-// History returns what was recorded. Call it after Stop and Collect.
+// History returns the recorded history. Call it after Stop and Collect.
 func (l *Load) History() *History { return &l.rec.h }
 
 // Recover writes through each node until the node acknowledges a write, and
@@ -289,7 +290,8 @@ func (l *Load) mark(key string) string {
 	return key
 }
 
-// Sleep waits for d and reports whether ctx is not done.
+// Sleep waits for d and returns true. If ctx is done first, Sleep returns false
+// at once.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

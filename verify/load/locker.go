@@ -64,7 +64,7 @@ func (c *client) acquire() (h checker.Hold, got bool) {
 	return h, false
 }
 
-// keep plays the owner of a lock: it waits, perhaps renews the lock, and then
+// keep acts as the owner of a lock: it waits, perhaps renews the lock, and then
 // releases it or lets it expire.
 func (c *client) keep(h *checker.Hold) {
 	l := c.load
@@ -113,8 +113,8 @@ func (c *client) renew(h *checker.Hold) checker.Step {
 	return checker.Step{Call: call, Return: ret, Outcome: o.Outcome, Mine: o.Reply.Text == "OK"}
 }
 
-// connected is like ready, but without the pause, because the owner of a lock
-// must renew it in time.
+// connected is like ready, but does not pause if the client is connected,
+// because the owner of a lock must renew it in time.
 func (c *client) connected() bool {
 	if c.load.ctx.Err() != nil {
 		return false

@@ -118,7 +118,7 @@ func (c *client) acquireLock(k *checker.LockCall, wait time.Duration) {
 // settleLock returns the outcome of a command about a lock. An error that asks
 // for a higher feature version proves that the command was not executed.
 // WRONGTYPE is the reply to a command that was executed: the key is not a
-// string, because several other owners hold the lock together.
+// string, because other owners hold the lock with SHARED or LIMIT.
 func settleLock(v respwire.Value) checker.Outcome {
 	switch outcome := outcomeOf(v); {
 	case outcome != checker.Done || v.Err == "" || strings.HasPrefix(v.Err, "WRONGTYPE"):
@@ -129,9 +129,9 @@ func settleLock(v respwire.Value) checker.Outcome {
 	return checker.Unknown
 }
 
-// takeFairLocks takes the locks of waitForLocks in the way of lock libraries:
-// with SET NX PX, and without waiting. It asks for the token in the same
-// transaction or pipeline.
+// takeFairLocks takes the locks of waitForLocks as lock libraries do: with SET NX
+// PX, and without waiting. It asks for the token in the same transaction or
+// pipeline.
 func (c *client) takeFairLocks() {
 	for c.ready() {
 		k := c.newLockCall()
@@ -173,9 +173,9 @@ func (c *client) takeFairLocks() {
 	}
 }
 
-// ownLock plays the owner of a lock: it renews and checks the lock, and then
-// releases it. Some owners play a failure: they close their connection and let
-// the lock expire.
+// ownLock acts as the owner of a lock: it may renew and check the lock, and then
+// releases it. Some owners simulate a failure: they close their connection and
+// let the lock expire.
 func (c *client) ownLock(k *checker.LockCall) {
 	hold := int64(20 * time.Millisecond)
 	if c.rng.IntN(20) == 0 {
@@ -298,7 +298,7 @@ const (
 )
 
 // viewLocks requests views of the locks until the load stops. It records an
-// interval as unsteady if the views in it came too late.
+// interval as unsteady if the views in it failed or came too late.
 func (c *client) viewLocks() {
 	l := c.load
 	var cmds [][]string
@@ -351,10 +351,11 @@ func (l *Load) probeLocks(c *Conn) error {
 const pastLimit = 5 * time.Second
 
 // collectLocks asks each node for the history of the locks. It leaves out nodes
+// that do not know LOCK HISTORY or refuse it to the user of the load, nodes
 // whose history is switched off, and nodes that are down. It also leaves out
 // nodes that reach no leader or were removed from the cluster, because their
-// answer to LOCK HISTORY may be old. Other checks find out whether a node
-// should be down.
+// answer to LOCK HISTORY may be old. Other checks find out whether a node should
+// be up.
 func (l *Load) collectLocks(ctx context.Context) error {
 	if l.cfg.Waiters == 0 {
 		return nil

@@ -42,10 +42,9 @@ func listenAs(t *testing.T, replies map[string]string) string {
 	return ln.Addr().String()
 }
 
-// TestCollectLocks_RemovedNode checks that the history of a node that was
-// removed from the cluster is left out. The reply of such a node to LOCK
-// HISTORY lacks all grants since its removal, and the checker would report them
-// as missing.
+// TestCollectLocks_RemovedNode checks that collectLocks leaves out the history of
+// a removed node. The reply of such a node to LOCK HISTORY lacks all grants since
+// its removal, and the checker would report them as missing.
 func TestCollectLocks_RemovedNode(t *testing.T) {
 	history := "*2\r\n$6\r\ngrants\r\n*0"
 	member := listenAs(t, map[string]string{"EXISTS": ":0", "LOCK": history})

@@ -40,7 +40,7 @@ func (l *Load) Pause(ctx context.Context) (resume func(), err error) {
 		if !Sleep(ctx, 20*time.Millisecond) {
 			l.pause.Unlock()
 			return nil, fmt.Errorf("pause the load: a client waits for an element of the queue %q, which has "+
-				"elements: %w", queue, context.Cause(ctx))
+				"elements or cannot be read: %w", queue, context.Cause(ctx))
 		}
 	}
 }

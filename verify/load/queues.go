@@ -70,9 +70,9 @@ func (c *client) consumeSlowly() {
 	}
 }
 
-// take takes an element. Some clients close the connection while they wait. A
-// command has an unknown outcome if it is still in flight at the end of the
-// load.
+// take takes an element. In some calls, the client closes the connection while
+// it waits. A command has an unknown outcome if it is still in flight when the
+// client closes the connection or the load ends.
 func (c *client) take(queue string, block time.Duration) {
 	l := c.load
 	k := checker.Take{Queue: l.mark(queue), Client: c.id, Node: c.node(), Blocks: true, Outcome: checker.Unknown}

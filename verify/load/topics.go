@@ -43,7 +43,7 @@ func (c *client) subscribe() {
 		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		s.heard.Ended = l.Now()
 		if err != nil {
-			c.hangUp() // other clients record a dead node
+			c.hangUp() // if the node is down, other clients record that
 			if l.ctx.Err() == nil {
 				c.at++
 			}

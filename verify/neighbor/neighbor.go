@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// Load describes what one client does to a node.
+// Load describes a load that one client puts on a node.
 type Load struct {
 	Name string
 	// NoLogin means that the client does not log in. Against a node that
@@ -24,8 +24,8 @@ type Load struct {
 	Logged bool
 
 	prepare func(ctx context.Context, t *target) error
-	// workers is the number of connections. The workers run at the same time,
-	// and each calls attack repeatedly.
+	// workers is the number of workers before Target.Scale divides it. The
+	// workers run at the same time, and each calls attack repeatedly.
 	workers int
 	attack  func(ctx context.Context, t *target, worker int) error
 }
@@ -39,8 +39,8 @@ func All() []Load {
 type Target struct {
 	Addr  string
 	Login load.Login
-	// Scale divides the sizes of keys and the numbers of connections and
-	// subscriptions. 0 means 1, the sizes that the documentation names.
+	// Scale divides most sizes of values, and the numbers of workers,
+	// connections and subscriptions. 0 means 1: the full sizes and numbers.
 	Scale int
 	// Prefix is the prefix of all keys and channels of the load.
 	Prefix string
@@ -133,7 +133,7 @@ func (t *target) answered(text string) {
 // Effect describes the effect of a load. A load with no rounds and no closed
 // connections had no effect.
 type Effect struct {
-	Rounds int64  // attacks that were completed or that ended with an error reply
+	Rounds int64  // attacks, or steps of an attack, that were completed or ended with an error reply
 	Closed int64  // connections that the node refused or closed
 	Error  string // the first error reply of the node, "" for none
 }
@@ -154,7 +154,7 @@ func (r *Running) Stop() Effect {
 	return r.Effect()
 }
 
-// Effect returns what the load has done so far.
+// Effect returns the effect of the load so far.
 func (r *Running) Effect() Effect {
 	r.t.mu.Lock()
 	defer r.t.mu.Unlock()

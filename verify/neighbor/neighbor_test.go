@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// limits contains the prefixes of the errors with which a node enforces its
-// limits.
+// limits contains the prefixes of the errors with which a node may answer a
+// load, because of its limits or because the load is not logged in.
 var limits = []string{"BUSY", "OOM", "WRONGPASS", "NOAUTH", "ERR script", "ERR too many", "ERR max number of clients"}
 
 // TestLoads runs each load against a node for a short time. The node must
 // understand the commands. If it refuses them as invalid, the load proves
-// nothing.
+// nothing. TestLoads also runs a victim and a bystander without a load.
 func TestLoads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a node")

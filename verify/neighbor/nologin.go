@@ -52,9 +52,9 @@ func openSockets(ctx context.Context, t *target, _ int) error {
 	return nil
 }
 
-// guessPasswords tries passwords of a user that no other client logs in as. Clients that
-// share the user name and the address of an intruder are throttled together
-// with it.
+// guessPasswords tries passwords of a user that no other client logs in as.
+// Clients that share the user name and the address of an intruder are throttled
+// together with it.
 func guessPasswords(ctx context.Context, t *target, worker int) error {
 	c, err := t.raw(ctx)
 	if err != nil {

@@ -28,7 +28,8 @@ func slowScript(ctx context.Context, t *target, worker int) error {
 	return err
 }
 
-// pipelineOfScripts runs 200 scripts that take a fraction of a millisecond each.
+// pipelineOfScripts runs a script 200 times. Each run takes a fraction of a
+// millisecond.
 func pipelineOfScripts(ctx context.Context, t *target, worker int) error {
 	c, err := t.client(ctx, slowLimit)
 	if err != nil {

@@ -18,14 +18,14 @@ const (
 	replyTimeout = 15 * time.Second
 )
 
-// quiet turns off the messages that go-redis prints about refused connections.
-// The errors that go-redis returns contain the same information.
+// quiet turns off the messages that go-redis logs, for example about refused
+// connections. The errors that go-redis returns contain the same information.
 var quiet = sync.OnceFunc(logging.Disable)
 
 // NewClient returns a client of the client port at addr, with TLS if encryption
-// is not nil. It never repeats a command or an attempt to connect. If the context
-// of a command is canceled, the client stops waiting and closes all of its
-// connections. password is the password of the default user, "" for none.
+// is not nil. The client never repeats a command or an attempt to connect. If
+// the context of a command is canceled, the client stops waiting and closes all
+// of its connections. password is the password of the default user, "" for none.
 func NewClient(addr, password string, encryption *tls.Config) *redis.Client {
 	quiet()
 	dialer := &net.Dialer{Timeout: dialTimeout}

@@ -253,7 +253,7 @@ func states(nodes []*Node) map[*Node]State {
 }
 
 // Leader waits until one of the running nodes, except those in without, is
-// leader and a majority of the cluster can reach it.
+// leader and a majority of the cluster's nodes report that they are ready.
 func (c *Cluster) Leader(ctx context.Context, without ...*Node) (leader *Node, err error) {
 	err = Poll(ctx, "a leader", func() bool {
 		leader = nil

@@ -33,7 +33,7 @@ var (
 // the first port of the first range. Each range has count ports, and the first
 // ports of two successive ranges differ by step. FreePorts does not return the
 // ports again until this process ends. After LockPorts has been called, other
-// processes that have called it do not get the ports either.
+// processes that have called it with the same file do not get the ports either.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestFreePorts_OtherProcess checks that a port that another process has
-// reserved is not free, even if no program listens on it. When that process has
-// ended, the port must be free again.
+// TestFreePorts_OtherProcess checks that lockPort refuses a port that another
+// process has reserved, even if no program listens on it. When that process has
+// ended, lockPort must accept the port.
 func TestFreePorts_OtherProcess(t *testing.T) {
 	const child = "HOLDFAST_TEST_RESERVE"
 	if name := os.Getenv(child); name != "" {

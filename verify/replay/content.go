@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// content returns everything that a key holds, as text that is equal for equal
-// values. DUMP does not have this property. The order of a large hash or set
-// depends on the random seed of the server's hash table. The nodes of a list
-// depend on how it grew. A stream contains the wall-clock times of deliveries,
-// which the log determines for our nodes only. content leaves out these times.
-// It also leaves out the number of nodes of a stream's radix tree, and the
-// count that a HyperLogLog caches.
+// content returns the value of a key as text that is equal for equal values.
+// DUMP does not have this property. The order of a large hash or set depends on
+// the random seed of the server's hash table. The nodes of a list depend on how
+// the list grew. A stream contains the wall-clock times of deliveries, which the
+// log determines for our nodes only. content leaves out these times. It also
+// leaves out the sizes of a stream's radix tree, and the count that a
+// HyperLogLog caches.
 func (r *Redis) content(db int, key string) (string, error) {
 	t, err := r.must(db, "TYPE", key)
 	if err != nil {

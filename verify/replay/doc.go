@@ -19,4 +19,7 @@
 //
 // The replay also accepts a log whose beginning was compacted. The value of a
 // key is then unknown until an entry of the log shows it.
+//
+// OnRedis runs the log on a real redis-server and compares the data with that of
+// the nodes' state machine.
 package replay

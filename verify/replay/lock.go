@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// A lock that several owners hold is a value of the type lock, which Redis does
-// not have. While the state machine has such a lock, the redis-server has a
-// sorted set under the same key. So the key exists on both servers, and
+// A lock that was taken with SHARED or LIMIT is a value of the type lock, which
+// Redis does not have. While the state machine has such a lock, the redis-server
+// has a sorted set under the same key. So the key exists on both servers, and
 // commands on strings fail on both. The replay does not compare the owners and
-// their tokens. A lock with one owner is a string on both servers.
+// their tokens. An exclusive lock is a string on both servers.
 
-// lockKind is the type of a lock that several owners hold.
+// lockKind is the type of a shared or counted lock.
 const lockKind = "lock"
 
 const (
@@ -28,7 +28,7 @@ return redis.call('DEL', KEYS[1])`
 )
 
 // lockPlaceholder returns the command that stores the sorted set in place of a
-// lock that several owners hold.
+// shared or counted lock.
 func lockPlaceholder(key string) []string { return []string{"ZADD", key, "0", lockKind} }
 
 // lock translates a command on locks that was executed. LOCK ACQUIRE succeeds if

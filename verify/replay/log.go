@@ -70,8 +70,8 @@ func ReadDir(dir, node, kind string) (log Log, err error) {
 }
 
 // readBase reads the oldest snapshot after which the log continues without a
-// gap. It reads none if the log has no entries, which it knows from first being
-// 0.
+// gap. first is the index of the first entry of the log. If first is 0, the log
+// has no entries, and readBase reads no snapshot.
 func readBase(snaps raft.SnapshotStore, first uint64) (index uint64, state []byte, err error) {
 	list, err := snaps.List() // newest first
 	if err != nil {
@@ -95,10 +95,11 @@ func readBase(snaps raft.SnapshotStore, first uint64) (index uint64, state []byt
 //
 //   - The logs hold the same entry wherever two of them overlap, up to commit.
 //   - Entries with the same index and term are equal in all logs.
-//   - At most one node began a leadership in a term.
-//   - The lease clock never went back.
+//   - In the longest log, at most one node began a leadership in a term, and the
+//     lease clock never went back.
 //
-// Compare returns the longest log up to commit.
+// Compare returns the longest log up to commit, and the number of entries that
+// it compared.
 func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []checker.Violation) {
 	say := func(format string, args ...any) {
 		bad = append(bad, checker.Violation{Check: "log equality", Text: fmt.Sprintf(format, args...)})

@@ -85,7 +85,7 @@ func (r *Redis) do(db int, args ...string) (respwire.Value, error) {
 	return v, nil
 }
 
-// must calls do for a command that cannot fail.
+// must is like do, but returns an error reply as an error.
 func (r *Redis) must(db int, args ...string) (respwire.Value, error) {
 	v, err := r.do(db, args...)
 	if err == nil && v.Err != "" {

@@ -99,10 +99,10 @@ func (r *replay) run(log Log) {
 	}
 }
 
-// Commands calls f for each command that the log executes, in order. It
-// includes the commands of transactions with watches, although the log does not
-// show whether they were executed. If an entry cannot be read, Commands leaves
-// out this entry and all later ones, and Check reports it.
+// Commands calls f for each command of the log that the nodes execute, in order.
+// It includes the commands of transactions with watches, although the log does
+// not show whether they were executed. If an entry cannot be read, Commands
+// leaves out this entry and all later ones, and Check reports it.
 func Commands(log Log, f func(fsm.RecordCommand)) {
 	_ = walk(log, len(log.Entries) > 0 && log.Entries[0].Index > 1, func(int64) {}, func(op fsm.RecordOp) {
 		for _, c := range op.Commands {
@@ -129,11 +129,11 @@ type session struct {
 	superseded bool // true if a later start in the current entry of walk has replaced this session
 }
 
-// walk reads the entries in order. It skips what the state machine skips:
-// entries that the term fence excludes, and groups that were executed before.
-// It calls operation for each operation that is executed. It calls entry with
-// the lease clock of each entry that counts, and with -1 for each TermStart and
-// each entry that the term fence excludes.
+// walk reads the entries in order. Like the state machine, it skips entries that
+// the term fence excludes, groups that were executed before, and groups of an
+// earlier start of a node. It calls operation for each operation that is
+// executed. It calls entry with the lease clock of each entry that counts, and
+// with -1 for each TermStart and each entry that the term fence excludes.
 func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.RecordOp)) error {
 	sessions := make(map[string]*session) // by node
 	features := 0

@@ -75,7 +75,7 @@ func commandOf(o *checker.Op) []string {
 	return args
 }
 
-// do runs one command and records what the client saw.
+// do runs one command and adds it to the history, with its times and its reply.
 func (r *recorder) do(o checker.Op) checker.Op {
 	r.t.Helper()
 	args := commandOf(&o)
@@ -172,8 +172,8 @@ func TestCheck_AgreesWithTheMachine(t *testing.T) {
 	}
 }
 
-// TestCheck_CompactedLog checks that a log whose beginning is gone still
-// explains the commands that its entries contain.
+// TestCheck_CompactedLog checks that Check finds no violation if the beginning of
+// the log is gone.
 func TestCheck_CompactedLog(t *testing.T) {
 	r := random(t, 7, 400)
 	r.log.Entries = r.log.Entries[200:]
@@ -264,9 +264,9 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCheck_EqualCommands checks a history in which two equal commands are in
-// progress at the same time, and the replay knows the reply of only one of
-// them. The replay must explain both, in whichever order it looks for them.
+// TestCheck_EqualCommands checks a history that contains two equal commands, of
+// which the replay knows only the reply of the second one. The replay must
+// explain both, in whichever order the history lists them.
 func TestCheck_EqualCommands(t *testing.T) {
 	r := newRecorder(t)
 	r.do(checker.Op{Kind: checker.Set, Key: "k", Arg: "v"})

@@ -26,7 +26,7 @@ type Shadow struct {
 	Compared int // number of keys compared
 	Equal    int // number of keys with the same DUMP on both servers
 	bad      []checker.Violation
-	err      error // error of the redis-server
+	err      error // error of the redis-server, or of a read of the state machine
 	index    uint64
 	restored bool // true if the entry has replaced the data with that of a backup
 }
@@ -88,8 +88,8 @@ func (s *Shadow) say(key, format string, args ...any) {
 		Text: fmt.Sprintf("log index %d: ", s.index) + fmt.Sprintf(format, args...)})
 }
 
-// Violations returns the violations found so far, and an error of the
-// redis-server.
+// Violations returns the violations found so far, and the error that ended the
+// replay, or nil if there was none.
 func (s *Shadow) Violations() ([]checker.Violation, error) { return s.bad, s.err }
 
 // done reports whether the replay must stop.
@@ -136,7 +136,8 @@ func (s *Shadow) Apply(e Entry) error {
 }
 
 // run runs commands on the redis-server and compares the replies. If the entry
-// has replaced all data, the keys are copied at its end.
+// has replaced all data, run does nothing: Apply copies the keys at the end of
+// the entry.
 func (s *Shadow) run(db int, cmds []redisCommand) {
 	if s.restored {
 		return

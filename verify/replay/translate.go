@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// redisCommand is a command for the redis-server, and what is known about its reply.
+// redisCommand is a command for the redis-server, with the reply that is
+// expected.
 type redisCommand struct {
 	args []string
 	// reply is the reply that the redis-server must return. If it is nil, every
@@ -23,18 +24,21 @@ type redisCommand struct {
 	together bool
 }
 
-// translator translates the commands that the state machine executed. The translated
-// commands have the same effect on a Redis in which no key has a time to live. Most
-// commands stay as they are. Only these are changed:
+// translator translates the commands that the state machine executed. The
+// translated commands have the same effect on a Redis in which no key has a time
+// to live. Most writes stay as they are. These commands are changed:
 //
 //   - A command that would set a time to live: the translation sets none.
 //     Shadow deletes the key when it expires in the state machine.
 //   - A command that uses random numbers, reads the clock, or compares the idle
 //     time of a pending entry: the translation contains the outcome.
-//   - A command that waits: the translation contains the element that its client
-//     received.
-//   - A command that only Holdfast or a later Redis has: a script replaces it.
+//   - A command that waits: the translation takes the element that its client
+//     received, and does not wait.
+//   - A command that only Holdfast or a later Redis has: a script or another
+//     command replaces it.
+//   - A script that ran in its native form: see native.
 //   - A command on locks: see lock and reserved.
+//   - FLUSHALL and FLUSHDB: the translation has no options.
 //
 // Reads are left out.
 type translator struct {
@@ -126,8 +130,8 @@ func (t *translator) reserved(name string, args []string, reply fsm.Reply) bool 
 	return refused && t.kind(t.db, args[1]) == "none"
 }
 
-// special contains the commands whose translation differs from the command if
-// the command succeeded.
+// special contains the functions that translate certain commands if they
+// succeeded, by the name of the command.
 var special map[string]func(t *translator, args []string, reply fsm.Reply, asIs redisCommand) []redisCommand
 
 func init() {
@@ -174,7 +178,8 @@ func (t *translator) over(unit, number string) bool {
 	return n <= 0
 }
 
-// withoutLife removes the options for the time to live from args[from:].
+// withoutLife removes the options for the time to live from args[from:]. over is
+// true if that time had already ended when the command set it.
 func (t *translator) withoutLife(args []string, from int) (kept []string, over bool) {
 	kept = slices.Clone(args[:from])
 	for i := from; i < len(args); i++ {
@@ -367,8 +372,9 @@ func (t *translator) xadd(args []string, reply fsm.Reply, asIs redisCommand) []r
 // time only drops the pending entries that are no longer in the stream.
 const neverIdle = "9000000000000000"
 
-// xclaim translates XCLAIM to a command that drops the entries that are no longer
-// in the stream, and a command that names the claimed entries.
+// xclaim translates XCLAIM to two commands. The first one drops the entries that
+// are no longer in the stream. The second one names the claimed entries, if
+// there are any.
 func (t *translator) xclaim(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	ids, last := args[5:], len(args)
 	for i := 5; i < len(args); i++ {

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestReserved checks that the translation leaves out a SET NX that the state
-// machine refused although the key is absent, because a client waits for the
+// TestReserved checks that reserved recognizes a SET NX or SETNX that the state
+// machine refused, although the key is absent, because a client waits for the
 // lock. A redis-server would execute such a command.
 func TestReserved(t *testing.T) {
 	for _, tc := range []struct {

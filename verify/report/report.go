@@ -91,7 +91,7 @@ func (v view) Verdict() string {
 type drawn struct {
 	*attack.EpisodeReport
 	Chart   *chart
-	Refused []count // error replies to clients
+	Refused []count // errors that clients got
 }
 
 type count struct {
@@ -99,7 +99,7 @@ type count struct {
 	N    int
 }
 
-// countErrors lists the error replies to clients, most frequent first.
+// countErrors lists the errors that clients got, most frequent first.
 func countErrors(errors map[string]int) []count {
 	var all []count
 	for what, n := range errors {
@@ -111,7 +111,7 @@ func countErrors(errors map[string]int) []count {
 	return all
 }
 
-// number groups the digits of n by threes.
+// number returns the digits of n in groups of three.
 func number(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -129,9 +129,9 @@ const (
 	mostTicks   = 14
 )
 
-// chart is a timeline with a lane for the leader, a row for each lock, a band
-// for each fault, a mark for each violation, and panels with the commands per
-// second and the latency.
+// chart is a timeline with a lane for the leader, a row for each of at most
+// mostRows locks, a band for each fault, a mark for each violation, and panels
+// with the commands per second and the latency.
 type chart struct {
 	Width, Height int
 	Left, Plot    float64
@@ -155,8 +155,8 @@ type mark struct {
 	Tooltip string
 }
 
-// draw computes the chart of an episode. It returns nil if there is nothing to
-// draw.
+// draw computes the chart of an episode. It returns nil if the episode has no
+// duration.
 func draw(ep *attack.EpisodeReport) *chart {
 	if ep.Duration <= 0 {
 		return nil

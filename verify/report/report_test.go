@@ -82,8 +82,9 @@ func TestWrite_ViolationFirst(t *testing.T) {
 	}
 }
 
-// TestChart_Panels checks that the panels show the commands per second and the
-// latency of each slice of time, and which slice had a failed command.
+// TestChart_Panels checks the number of time slices, the tooltip of the one
+// slice with a failed command, and the labels of the panels' axes. It also
+// checks that the lane of the leader has a gap while there is no leader.
 func TestChart_Panels(t *testing.T) {
 	r := run()
 	c := draw(&r.Episodes[1])
@@ -119,8 +120,8 @@ func TestChart_Panels(t *testing.T) {
 	}
 }
 
-// TestChart_Empty checks that a history without replies has no panels, and that
-// a history without a leader has no lane.
+// TestChart_Empty checks that a history has no panels if it has no replies or is
+// shorter than one slice, and that a history without a leader has no lane.
 func TestChart_Empty(t *testing.T) {
 	for _, samples := range [][]attack.Sample{nil, {{At: time.Hour, Took: 1, Commands: 1}}} {
 		c := draw(&attack.EpisodeReport{Duration: 30 * time.Millisecond, Samples: samples})

@@ -77,8 +77,8 @@ func sliced(samples []attack.Sample, duration time.Duration) (all []slice, step 
 	return all, step
 }
 
-// percentile returns the smallest time within which a share of the commands was
-// answered. ok is false if the slice has no commands.
+// percentile returns the smallest time within which a share of the samples was
+// answered. ok is false if the slice has no samples.
 func (s slice) percentile(share float64) (took time.Duration, ok bool) {
 	if len(s.Took) == 0 {
 		return 0, false

@@ -54,8 +54,8 @@ func (v Value) Texts() []string {
 	return texts
 }
 
-// Pairs returns the texts of the elements of a map, or of an array that lists
-// keys and values in turn.
+// Pairs returns the texts of the elements of a map, or of an array in which keys
+// and values alternate.
 func (v Value) Pairs() map[string]string {
 	pairs := make(map[string]string)
 	for i := 0; i+1 < len(v.Elems); i += 2 {
@@ -94,8 +94,8 @@ type ErrorReply string
 func (e ErrorReply) Error() string { return string(e) }
 
 // NoError is for callers that expect no error reply. It returns its arguments,
-// the results of Do or Receive, unchanged. If the reply is an error, it returns
-// an ErrorReply as the error.
+// the results of Do or Receive. But if the reply is an error, it returns an
+// ErrorReply as the error.
 func NoError(v Value, err error) (Value, error) {
 	if err == nil && v.IsError() {
 		err = ErrorReply(v.Err)

@@ -55,7 +55,7 @@ func show(v respwire.Value) string {
 	return s
 }
 
-// TestString checks what String returns for each of the replies.
+// TestString checks the result of String for each of the replies.
 func TestString(t *testing.T) {
 	want := []string{"OK", "ERR no", "(integer) -12", "a\r\nb", "", "(nil)", "(nil)", "(nil)", "t", "1.5", "123", "txt:a",
 		"[]", "[(integer) 1 [(nil)]]", "[a]", "[a []]", "[a (nil)]"}

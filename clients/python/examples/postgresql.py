@@ -1,4 +1,4 @@
-"""A table whose rows only the current owner of a lock can change.
+"""A table that rejects late writes of former owners of a lock.
 
 A column of each row contains the highest fencing token with which the row was
 written. An UPDATE with a lower token changes nothing.

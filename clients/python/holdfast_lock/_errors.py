@@ -8,11 +8,11 @@ class LockError(Exception):
 
 
 class TakenError(LockError):
-    """Another owner still holds the lock at the end of the wait."""
+    """The cluster did not grant the lock before the end of the wait."""
 
 
 class LostError(LockError):
-    """The cluster has ended the lease: it expired, or was broken or overwritten."""
+    """The cluster has ended the grant: the lease expired, or the lock was broken, overwritten or deleted."""
 
 
 class UnprovedError(LockError):
@@ -26,7 +26,7 @@ class NoLockCommandError(LockError):
 _TRANSIENT_CODES = {
     "UNKNOWN", "CLUSTERDOWN", "LOADING", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY", "MOVED", "ASK",
 }
-# For some error codes, redis-py raises a class of its own and removes the code from the text.
+# For some error codes, redis-py raises a special class and removes the code from the text.
 _TRANSIENT_CLASSES = {
     "BusyLoadingError", "ReadOnlyError", "ClusterDownError", "TryAgainError", "MovedError", "AskError",
     "MasterDownError",
@@ -48,5 +48,5 @@ def transient(err):
 
 
 def unknown_command(err):
-    """Report whether a server does not know the command."""
+    """Report whether the error says that the server does not know the command."""
     return isinstance(err, redis_errors.ResponseError) and "unknown command" in str(err).lower()

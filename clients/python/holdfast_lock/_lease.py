@@ -88,7 +88,7 @@ class Lease:
 
     @property
     def owner(self):
-        """The value of the lock."""
+        """The owner of the lock: the value of the key, unless the lock is shared or has a limit."""
         return self._request.owner
 
     def left(self):

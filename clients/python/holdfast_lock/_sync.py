@@ -17,10 +17,10 @@ from ._lease import (
 class Nodes:
     """Several nodes of one cluster.
 
-    Nodes sends a command to the node that answered last. If that node does not
-    answer, Nodes tries the others, because every node serves every command. The
-    cluster may then execute the command twice. This is harmless for LOCK commands,
-    but not for all commands.
+    Nodes sends a command to the node that answered last. After a temporary error,
+    such as a lost connection, Nodes tries the others, because every node serves
+    every command. The cluster may then execute the command twice. This is harmless
+    for LOCK commands, but not for all commands.
     """
 
     def __init__(self, clients):
@@ -53,8 +53,8 @@ class Nodes:
         return self.execute_once(*args)
 
     def execute_once(self, *args):
-        """Send a command to one node. If that node does not answer, the next command
-        goes to another node."""
+        """Send a command to one node. After a temporary error, the next command goes to
+        another node."""
         at = self._current
         try:
             return _once(self._clients[at], args)
@@ -170,7 +170,7 @@ class Lock:
             prober.start()
             conn.send_command(*self._request.acquire(wait))
             return conn.read_response()
-        except OSError as err:  # the probe has closed the connection
+        except OSError as err:  # for example, _probe has shut down the connection
             raise redis.ConnectionError(str(err)) from err
         finally:
             done.set()

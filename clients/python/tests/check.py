@@ -137,7 +137,7 @@ def threads():
         check("the lease is renewed", first.left() > 0.5 and not first.lost.is_set())
     check("the lock is released", nodes.execute_command("EXISTS", "a") == 0)
 
-    # Readers and owners of permits share a lock; a writer waits for them.
+    # Readers share a lock and exclude a writer. A lock with limit=2 has two owners at most.
     with Lock(nodes, "rw", shared=True, wait=0) as one, Lock(nodes, "rw", shared=True, wait=0) as two:
         check("each reader has a token", one.token < two.token)
         check("the value is a lock", nodes.execute_command("TYPE", "rw") == b"lock")
@@ -149,7 +149,7 @@ def threads():
     raises(ValueError, lambda: Lock(nodes, "sem", limit=0))
     raises(ValueError, lambda: Lock(nodes, "sem", limit=1, shared=True))
 
-    # The waiters get the lock in their order, through the death of the leader.
+    # The waiters get the lock in the order in which they began to wait.
     order, lock = [], Lock(nodes, "a", ttl=20).acquire()
 
     def waiter(i):

@@ -48,8 +48,8 @@ func run(ctx context.Context, addrs []string) error {
 	if err := put(ctx, service, first, http.StatusNoContent); err != nil {
 		return err
 	}
-	// LOCK BREAK ends the first owner's grant, as the end of the lease would if the
-	// process of that owner were paused.
+	// LOCK BREAK ends the first owner's grant. If the process of that owner were
+	// paused, the grant would end with the lease.
 	if err := nodes.Do(ctx, "LOCK", "BREAK", key).Err(); err != nil {
 		return err
 	}

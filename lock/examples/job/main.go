@@ -47,7 +47,7 @@ func run(ctx context.Context, addrs []string, parts int, pause time.Duration) er
 	return errors.Join(err, held.Release(context.WithoutCancel(ctx)))
 }
 
-// work performs the parts. It ends early if the lock is lost or ctx is done.
+// work performs the parts. It ends early if held.Context or ctx is canceled.
 func work(ctx context.Context, held *lock.Held, parts int, pause time.Duration) error {
 	for part := range parts {
 		select {

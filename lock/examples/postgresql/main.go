@@ -1,6 +1,6 @@
-// Command postgresql shows a table whose rows only the current owner of a lock can
-// change. A column of each row contains the highest fencing token with which the
-// row was written. An UPDATE with a lower token changes nothing.
+// Command postgresql shows how a table refuses a late write of a former owner of a
+// lock. A column of each row contains the highest fencing token with which the row
+// was written. An UPDATE with a lower token changes nothing.
 //
 //	go run ./lock/examples/postgresql -addr 127.0.0.1:6380,127.0.0.1:6381 \
 //		-dsn 'postgres://me@127.0.0.1/test?sslmode=disable'
@@ -43,7 +43,7 @@ const schema = `CREATE TABLE IF NOT EXISTS lock_example (
 
 // deposit adds amount to the balance of an account, on behalf of the owner with the
 // given token. PostgreSQL locks the row while it compares the token, so no other
-// write can happen between the comparison and the change.
+// write of the row can happen between the comparison and the change.
 func deposit(ctx context.Context, db *sql.DB, account string, amount, token int64) error {
 	res, err := db.ExecContext(ctx,
 		`UPDATE lock_example SET balance = balance + $1, token = $2 WHERE id = $3 AND token <= $2`,
@@ -86,8 +86,9 @@ func run(ctx context.Context, addrs []string, dsn string) error {
 	if err := deposit(ctx, db, account, 10, first.Token()); err != nil {
 		return err
 	}
-	// LOCK BREAK ends the first owner's grant, as the end of the lease would if the
-	// process of that owner were paused. The first owner does not know this yet.
+	// LOCK BREAK ends the first owner's grant. If the process of that owner were
+	// paused, the grant would end with the lease. The first owner does not know yet
+	// that its grant has ended.
 	if err := nodes.Do(ctx, "LOCK", "BREAK", "account:"+account).Err(); err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Command etcd measures the Mutex of etcd's package concurrency, for comparison
-// with the rows "locks" of test/bench: how often per second clients that
-// compete for one lock hand it over, and how long it takes from a release until
-// the next owner has the lock. It runs three etcd processes on loopback, with
-// their defaults.
+// with the rows "locks" of test/bench. It measures how many hand-overs per second
+// the clients that compete for one lock achieve, and the time from a release until
+// the next owner has the lock. It runs three etcd processes on loopback, with their
+// default settings.
 //
 //	cd test/bench/etcd && go run .
 //

@@ -4,7 +4,7 @@
 //
 //	cd test/bench/plots && go run . -root ../../..
 //
-// If the profiles exist, the program first divides the totals of "cost" and
+// If the profiles exist, the program also divides the totals of "cost" and
 // "memory" by cause, and adds the shares to the data.
 package main
 

@@ -116,8 +116,8 @@ func perKeyCell(p record.Point, system string) string {
 	return fmt.Sprintf("%.0f", (record.FigureOf(loaded).Median-record.FigureOf(empty).Median)/float64(p.At))
 }
 
-// oneLine returns the first line of a text, without the characters that end a
-// cell.
+// oneLine returns the first line of a text, with slashes instead of the vertical
+// bars, which would end a cell.
 func oneLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return strings.ReplaceAll(line, "|", "/")
@@ -162,7 +162,8 @@ func perCount(row record.Profile) float64 { return row.Total / float64(row.Count
 
 // divisionTable returns a table with a column for each profile and a row for
 // each cause. The row named sum contains the sums of the shares, unless the
-// name is empty. The row named all contains the totals.
+// name is empty. The row named all contains the totals, and the last row contains
+// those of Redis.
 func divisionTable(d division, rows []record.Profile, column func(record.Profile) string, sum string,
 	cell func(record.Profile, float64) string, total func(record.Profile) string, all string) string {
 	var b strings.Builder

@@ -120,8 +120,8 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// TestRun draws all plots and writes the page twice: first with the profiles, and
-// then, with the same result, without them.
+// TestRun checks that two runs write the same page: one with the profiles, and then
+// one without them. It also checks the plots.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	p := &artist{data: filepath.Join(dir, "data"), images: filepath.Join(dir, "images"),

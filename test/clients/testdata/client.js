@@ -17,7 +17,7 @@ async function main() {
   assert.strictEqual(await r.set('lock', 'token', { NX: true, EX: 60 }), null);
   assert.strictEqual(await r.get('lock'), 'token');
   assert.deepStrictEqual(await r.multi().set('n', 1).incr('n').get('n').exec(), ['OK', 2, '2']);
-  const many = []; // written in one go
+  const many = []; // sent in one pipeline
   for (let i = 0; i < 500; i++) many.push(r.set('k' + i, String(i)), r.get('k' + i));
   assert.strictEqual((await Promise.all(many)).pop(), '499');
   await r.watch('n');
@@ -28,7 +28,7 @@ async function main() {
   assert.strictEqual(await other.sendCommand(['CLIENT', 'KILL', 'ID', String(await r.clientId())]), 1);
   let again;
   for (let i = 0; i < 50 && again === undefined; i++) {
-    again = await r.get('lock').catch(() => undefined); // in flight while it noticed
+    again = await r.get('lock').catch(() => undefined); // fails if it was sent before the client noticed the cut
   }
   assert.strictEqual(again, 'token');
   await r.quit();

@@ -27,7 +27,7 @@ with r.pipeline() as p:
     p.incr("n")
     try:
         p.execute()
-        raise AssertionError("the watch did not break")
+        raise AssertionError("EXEC did not notice the change of a watched key")
     except redis.WatchError:
         pass
 

@@ -1,6 +1,6 @@
-// node-redis' cluster client. Version 4.5 follows a leader that hands over, but
-// stays with one that died: after an error the program makes a new client, which
-// asks another node first.
+// The cluster client of node-redis. Version 4.5 follows a transfer of leadership, but
+// keeps using a dead leader. So after an error, the program makes a new client, which
+// queries another node first.
 const readline = require('readline');
 const { createCluster } = require('redis');
 

@@ -1,6 +1,6 @@
 <?php
-// phpredis' cluster client. It looks for another node at other masters only, and
-// there is none: after an error the program makes a new one.
+// The cluster client of phpredis. It queries only other masters for the nodes, and
+// there is no other master. So after an error, the program makes a new client.
 $redis = null;
 while (($line = fgets(STDIN)) !== false) {
     $words = explode(' ', trim($line));

@@ -1,7 +1,8 @@
-"""redis-py's cluster client, told of a follower first.
+"""The cluster client of redis-py. The first of its addresses is that of a follower.
 
-Version 4.3.4 asks for the nodes again when its master is gone, but stumbles over
-its own locks ("cannot pickle"): after an error the program makes a new client.
+Version 4.3.4 queries the nodes again when its master is gone, but then fails with
+"cannot pickle", because of its own locks. So after an error, the program makes a new
+client.
 """
 import sys
 

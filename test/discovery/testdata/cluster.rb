@@ -1,4 +1,4 @@
-# redis-rb's cluster client, told of a follower only.
+# The cluster client of redis-rb. It gets only the address of a follower.
 require "redis"
 
 redis = Redis.new(cluster: ["redis://#{ARGV[0]}"])

@@ -1,5 +1,6 @@
 <?php
-// phpredis by Sentinel: it asks a Sentinel, connects, and asks again after an error.
+// phpredis with Sentinel: the program queries a Sentinel, connects to the master, and
+// queries again after an error.
 function master(array $addrs): Redis
 {
     foreach ($addrs as $addr) {
@@ -15,7 +16,7 @@ function master(array $addrs): Redis
                 return $redis;
             }
         } catch (RedisException $e) {
-            // the next one
+            // try the next Sentinel
         }
     }
     throw new RedisException('no Sentinel knows a master that answers');

@@ -1,4 +1,4 @@
-"""redis-py by Sentinel: one object for the life of the program."""
+"""redis-py with Sentinel. The program uses one client object all the time."""
 import sys
 
 from redis.sentinel import Sentinel

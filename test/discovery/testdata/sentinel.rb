@@ -1,4 +1,4 @@
-# redis-rb by Sentinel.
+# redis-rb with Sentinel.
 require "redis"
 
 sentinels = ARGV.map { |a| { host: a[/\A(.*):/, 1], port: a[/\d+\z/].to_i } }

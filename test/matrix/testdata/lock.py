@@ -46,7 +46,7 @@ assert not other.acquire(blocking=False)
 client.set("lock", "stolen")
 try:
     lock.release()
-    raise SystemExit("released somebody else's lock")
+    raise SystemExit("released the lock of another owner")
 except redis.exceptions.LockNotOwnedError:
     pass
 print("ok")

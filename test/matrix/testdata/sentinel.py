@@ -1,4 +1,4 @@
-"""redis-py's Sentinel: finds the leader, and the next one."""
+"""The Sentinel client of redis-py finds the leader, and the next leader after the kill."""
 import sys
 import time
 
@@ -28,7 +28,7 @@ sys.stdin.readline()
 assert persist(lambda: client.get("lock")) == token, "the lock is gone"
 assert persist(lambda: client.set("lock", "other", nx=True)) is None
 after = persist(lambda: sentinel.discover_master("mymaster"))
-assert after != before, "the leader was killed, and is said to lead"
+assert after != before, "Sentinel still names the killed leader"
 persist(lock.release)
 assert persist(lambda: client.exists("lock")) == 0
 slaves = persist(lambda: sentinel.discover_slaves("mymaster"))

@@ -38,7 +38,7 @@ for ($i = 0; $i < 10; $i++) {
     check('handed over', $other->acquire());
     $other->release();
 }
-// Many readers, one writer.
+// Two readers, then a writer.
 $r1 = $one->createLock('shared', 60);
 $r2 = $two->createLock('shared', 60);
 check('read', $r1->acquireRead());

@@ -1,7 +1,7 @@
 """redis-py over TLS: by address, by Sentinel, and both with asyncio.
 
-Each line of standard input is a word. The script writes the key of that name
-through four clients, which it never makes again, and reads it back.
+Each line of standard input is a word. For each word, the script writes four keys,
+one through each of its four clients, and reads them back. It never makes new clients.
 """
 import asyncio
 import sys
@@ -22,7 +22,7 @@ master = Sentinel(sentinels, sentinel_kwargs=ask, **tls).master_for("mymaster")
 
 
 async def retry(attempt):
-    """While no node leads, a client that asks Sentinel gets errors."""
+    """Repeat an attempt: a client that uses Sentinel gets errors while no node leads."""
     for n in range(100):
         try:
             return await attempt()
