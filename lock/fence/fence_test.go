@@ -3,6 +3,7 @@ package fence_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,18 +53,25 @@ func TestHandler(t *testing.T) {
 // resource do not run at the same time.
 func TestHandler_OneAtATime(t *testing.T) {
 	var running atomic.Int32
-	entered, proceed := make(chan struct{}, 2), make(chan struct{})
+	entered, asked, proceed := make(chan struct{}, 2), make(chan struct{}, 2), make(chan struct{})
 	h := fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if running.Add(1) > 1 {
 			t.Error("two requests for one resource run at the same time, want one after the other")
 		}
 		entered <- struct{}{}
 		<-proceed
+		for range 100 {
+			runtime.Gosched() // let the other request come here, if Handler does not prevent it
+		}
 		running.Add(-1)
-	}), func(*http.Request) string { return "one" })
+	}), func(*http.Request) string {
+		asked <- struct{}{}
+		return "one"
+	})
 	done := make(chan int, 2)
 	for _, token := range []string{"1", "2"} {
 		go func() { done <- request(t, h, "/", token) }()
+		<-asked
 		if token == "1" {
 			<-entered
 		}
