@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -510,7 +511,7 @@ func (c *client) expect(pairs ...string) {
 // wantEOF waits for the end of the connection.
 func (c *client) wantEOF() {
 	c.t.Helper()
-	if r, err := c.reply(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if r, err := c.reply(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Fatalf("got %q, %v, want the end of the connection", r, err)
 	}
 }

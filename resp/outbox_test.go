@@ -29,6 +29,17 @@ func TestOutbox_Interleaves(t *testing.T) {
 		}
 	})
 	messages, news, counter := 0, 0, 0
+	// message checks a message of the channel that is not the last one.
+	message := func(r string) {
+		want := fmt.Sprint(messages / 2)
+		if messages%2 == 1 {
+			want += "-again"
+		}
+		if !strings.HasSuffix(r, "\n"+want+"\n") {
+			t.Fatalf("got the message %q, want the text %s", r, want)
+		}
+		messages++
+	}
 	// next reads until a reply, and checks the messages before it.
 	next := func() string {
 		for {
@@ -38,14 +49,7 @@ func TestOutbox_Interleaves(t *testing.T) {
 			}
 			switch {
 			case strings.HasPrefix(r, ">3\n$7\nmessage\n"):
-				want := fmt.Sprint(messages / 2)
-				if messages%2 == 1 {
-					want += "-again"
-				}
-				if !strings.HasSuffix(r, "\n"+want+"\n") {
-					t.Fatalf("got the message %q, want the text %s", r, want)
-				}
-				messages++
+				message(r)
 			case r == ">2\n$10\ninvalidate\n*1\n$5\ncount\n":
 				if news++; news > counter {
 					t.Fatalf("got %d invalidations after %d replies to INCR, want at most one for each reply", news, counter)
@@ -75,14 +79,13 @@ func TestOutbox_Interleaves(t *testing.T) {
 			}
 		}
 	}
-	c.send("PUBLISH rain end")
 	for messages < 2*rounds {
 		r, err := c.reply()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("after %d of %d messages: %v", messages, 2*rounds, err)
 		}
 		if strings.HasPrefix(r, ">3\n$7\nmessage\n") {
-			messages++
+			message(r)
 		}
 	}
 }
