@@ -66,8 +66,8 @@ var adminRows = []row{
 		Flags: fsm.Admin | fsm.Dangerous | fsm.NoScript,
 		Group: "server", Since: "holdfast",
 		Complexity: "O(N) where N is the number of members",
-		Syntax: "STATUS [LOCAL] | ADD node address | REMOVE node [FORCE] | TRANSFER [node] | SNAPSHOT | " +
-			"BACKUP … | RESTORE …",
+		Syntax: "STATUS [LOCAL] | ADD node address [LEARNER] | PROMOTE node | REMOVE node [FORCE] | " +
+			"TRANSFER [node] | SNAPSHOT | BACKUP … | RESTORE …",
 		Doc: "Inspect and change the cluster",
 	}},
 }
