@@ -289,12 +289,48 @@ func (c *testCluster) open(ids ...string) {
 // ready waits until the nodes have a link to a leader.
 func (c *testCluster) ready(ids ...string) {
 	c.t.Helper()
+	c.hasten()
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	for _, id := range ids {
 		if err := c.node(id).Ready(ctx); err != nil {
 			c.t.Fatalf("%s: %v", id, err)
 		}
+	}
+}
+
+// hasten makes the first node of a new cluster campaign when it has formed the
+// cluster and all running nodes have joined it. Otherwise, a cluster with a long
+// HeartbeatTimeout would wait for its first leader for up to twice that time.
+func (c *testCluster) hasten() {
+	c.t.Helper()
+	var running []*cluster.Node
+	for _, id := range c.ids() {
+		if n := c.members[id].running(); n != nil {
+			running = append(running, n)
+		}
+	}
+	isNew := func(n *cluster.Node) bool {
+		st := n.Status()
+		return st.Leader == "" && st.LastIndex <= 1
+	}
+	if c.options.HeartbeatTimeout < slowdown*2*time.Second || !slices.ContainsFunc(running, isNew) {
+		return
+	}
+	formed := func(n *cluster.Node) bool {
+		st := n.Status()
+		return st.ClusterID != "" && st.Role == "follower"
+	}
+	led := func(n *cluster.Node) bool { return n.Status().Leader != "" }
+	eventually(c.t, "the cluster to be formed", func() bool {
+		all := !slices.ContainsFunc(running, func(n *cluster.Node) bool { return !formed(n) })
+		return all && running[0].Status().LastIndex == 1 || slices.ContainsFunc(running, led)
+	})
+	if slices.ContainsFunc(running, led) {
+		return
+	}
+	if err := running[0].Campaign(); err != nil {
+		c.t.Fatalf("campaign: %v", err)
 	}
 }
 
