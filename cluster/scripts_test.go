@@ -504,8 +504,8 @@ func TestScripts_Transaction(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestScripts_LostDryRun checks that the next leader continues if a leader
-// loses its leadership in the middle of a dry run.
+// TestScripts_LostDryRun checks that the next leader runs a script if a leader
+// loses its leadership in the middle of the script's dry run.
 func TestScripts_LostDryRun(t *testing.T) {
 	t.Parallel()
 	l := newLines()

@@ -124,8 +124,8 @@ func (d *Dashboard) addHistory(ctx context.Context, conn *redis.Conn, user, db s
 	})
 }
 
-// markBinary adds the exact bytes of keys and owners that are not valid UTF-8,
-// which JSON cannot contain.
+// markBinary adds the exact bytes of keys, owners and META texts that are not
+// valid UTF-8, which JSON cannot contain.
 func markBinary(l listing.Lock) {
 	for _, name := range []string{"key", "owner", "meta"} {
 		if text := l.Text(name); !utf8.ValidString(text) {

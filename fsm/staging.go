@@ -122,7 +122,7 @@ func (c *Ctx) stage(s *staging, offset uint64, part []byte) Reply {
 	return OK
 }
 
-// dropIdleStaging drops a staging area that has got no part for stagingTime.
+// dropIdleStaging drops a staging area that has received no new part for stagingTime.
 func (m *Machine) dropIdleStaging() {
 	if m.staging != nil && m.clock.Lease >= m.staging.deadline {
 		m.staging = nil

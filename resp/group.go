@@ -38,7 +38,8 @@ type batch struct {
 	// shortReplies is true if the replies of the last group that wrote were less
 	// than half as long as its commands.
 	shortReplies bool
-	// reserved is the part of conn.mem for the large reply that is being sent.
+	// reserved is the part of conn.mem for a large reply. It can be set before the
+	// reply exists: see answerPiece.
 	reserved int64
 }
 

@@ -193,7 +193,7 @@ func (f *Features) raisingLocked() bool {
 // must itself check the feature version of the joining node: see Allow.
 func (f *Features) WhileUnchanged(admit func() error) error {
 	if !f.checking.TryLock() {
-		return fmt.Errorf("another member is being admitted or checked: %w", ErrBusy)
+		return fmt.Errorf("a member is being admitted, or feature versions are being checked: %w", ErrBusy)
 	}
 	defer f.checking.Unlock()
 	if f.raisingLocked() {

@@ -271,7 +271,7 @@ func (s *Store) run() {
 	}
 }
 
-// gather waits for further events for gatherTime. It returns false after Close.
+// gather waits for further events for at most gatherTime. It returns false after Close.
 func (s *Store) gather() bool {
 	t := time.NewTimer(gatherTime)
 	defer t.Stop()

@@ -71,7 +71,7 @@ func (b *Backups) Begin(ctx context.Context, spawn func(func())) (BackupInfo, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.open) >= maxBackups {
-		return BackupInfo{}, fmt.Errorf("this node already streams %d backups: try again later", len(b.open))
+		return BackupInfo{}, fmt.Errorf("this node is already streaming %d backups: try again later", len(b.open))
 	}
 	b.last++
 	id := fmt.Sprint(b.last)

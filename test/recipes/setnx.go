@@ -40,14 +40,14 @@ func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 }
 
 // unlockSetnx releases the lock. After a broken connection, it repeats DEL only
-// if the lock still belongs to me. Otherwise the first DEL was executed, and
+// if the lock still belongs to me. Otherwise an earlier DEL was executed, and
 // another client may have the lock.
 func unlockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	_, err := c.Del(ctx, key).Result()
 	for err != nil {
 		var owner string
 		if owner, err = c.Get(ctx, key).Result(); err == redis.Nil || err == nil && owner != me {
-			return nil // the first DEL was executed
+			return nil // an earlier DEL was executed
 		}
 		if err == nil {
 			_, err = c.Del(ctx, key).Result()

@@ -173,10 +173,10 @@ func (s *injection) awaitFeatureVersion(ctx context.Context) {
 	}
 }
 
-// mixed replaces the program of the nodes one after the other, the leader last,
-// as the documentation tells operators to do. When the first node has been
-// replaced, a leader of each build sends a snapshot to a node of the other
-// build.
+// mixed replaces the program of the nodes one after the other. As the documentation
+// tells operators to do, it replaces a leader only after all followers. When the
+// first node has been replaced, a leader of each build sends a snapshot to a node of
+// the other build.
 func (s *injection) mixed(ctx context.Context, from, to string) (string, error) {
 	for _, n := range s.c.nodes {
 		if n.Program() != from {

@@ -77,8 +77,8 @@ type pauseProbe struct {
 // that has slept.
 const pausedFor = 250 * time.Millisecond
 
-// probePauses starts a probe, which sleeps with the given function: load.Sleep. The
-// caller must call stop.
+// probePauses starts a probe, which sleeps with the given function. Except in tests,
+// that function is load.Sleep. The caller must call stop.
 func probePauses(ctx context.Context, sleep func(context.Context, time.Duration) bool) *pauseProbe {
 	p := &pauseProbe{done: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(ctx)
