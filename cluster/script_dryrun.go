@@ -283,7 +283,7 @@ func (s *Session) pieceRead() ([]byte, error) {
 // the group again.
 func (s *Session) sendAfterDryRun() ([]byte, error) {
 	c := &s.call
-	for {
+	for attempt := 1; ; {
 		c.dryRun, c.slow, c.reply, c.err, c.ready = true, true, nil, nil, nil
 		verdict, err := s.read(false)
 		c.dryRun = false
@@ -303,6 +303,20 @@ func (s *Session) sendAfterDryRun() ([]byte, error) {
 		}
 		c.reply, c.err = nil, nil
 		s.log()
-		return c.reply, c.err
+		switch {
+		case c.err != nil || !fsm.TooLong(c.reply):
+			return c.reply, c.err
+		case attempt == maxDryRuns:
+			return fsm.Error(msgNotCompiled).Append(nil, 2), nil
+		}
+		attempt++ // the compiled scripts were not in the cache of the leader: see fsm
 	}
 }
+
+// maxDryRuns is the number of dry runs of a group whose compiled scripts are not in
+// the leader's cache when the leader executes the group.
+const maxDryRuns = 3
+
+// msgNotCompiled is the reply to a group after maxDryRuns.
+const msgNotCompiled = "BUSY the script or transaction was not executed: its compiled scripts were replaced by others " +
+	"in the cache, or the leader changed, try again later"

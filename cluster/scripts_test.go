@@ -400,6 +400,39 @@ func TestScripts_CompileLane(t *testing.T) {
 	}
 }
 
+// forgetful is a runner that keeps no compiled script.
+type forgetful struct {
+	*lines
+	compiled atomic.Int64
+}
+
+func (f *forgetful) Compiled(string, bool) bool { return false }
+
+// CompileScript implements fsm.ScriptRunner.
+func (f *forgetful) CompileScript(body []byte) string {
+	f.compiled.Add(1)
+	return f.lines.CompileScript(body)
+}
+
+// TestScripts_NotCompiled checks that a large script whose compiled form is lost
+// after each dry run fails in the end, and that the proposer does not compile it.
+func TestScripts_NotCompiled(t *testing.T) {
+	t.Parallel()
+	r := &forgetful{lines: newLines()}
+	c := prepare(t, 1)
+	c.change = func(cfg *cluster.Config) { cfg.Scripts = r }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	got, err := c.client("n1").do("EVAL", largeScript, "0")
+	if err != nil || !strings.HasPrefix(got, "-BUSY the script or transaction was not executed: its compiled scripts") {
+		t.Errorf("the script answered %q, %v, want BUSY", clip(got), err)
+	}
+	if n := r.compiled.Load(); n != 3 {
+		t.Errorf("the script was compiled %d times, want once in each of three dry runs", n)
+	}
+	c.client("n1").want(t, ":1\r\n", "EVAL", "INCR n", "0") // a small script is compiled at once
+}
+
 // TestScripts_TakesItsTime checks that a slow script that ends is executed
 // once.
 func TestScripts_TakesItsTime(t *testing.T) {

@@ -168,8 +168,8 @@ func fcall(c *Ctx, args [][]byte) Reply {
 		c.rec.replaced()
 	}
 	code := []byte(lib.Code)
-	if c.mustCompile(lib.SHA, code, true) {
-		return Error(msgScriptCompile)
+	if refusal := c.refuseCompile(lib.SHA, code, true); refusal != "" {
+		return Error(refusal)
 	}
 	return c.perform(ScriptCall{
 		SHA: lib.SHA, Body: code, Function: f.Name, Command: args, Keys: keys, Args: argv,
@@ -219,8 +219,8 @@ func (c *Ctx) compileLibrary(
 		return nil, "ERR Library '" + name + "' already exists"
 	}
 	sha := SHA1(code)
-	if c.mustCompile(sha, code, true) {
-		return nil, msgScriptCompile
+	if refusal := c.refuseCompile(sha, code, true); refusal != "" {
+		return nil, refusal
 	}
 	var r library.Registry
 	reply := c.runner.RunScript(ScriptCall{

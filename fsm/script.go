@@ -326,8 +326,8 @@ func scriptLoad(c *Ctx, args [][]byte) Reply {
 	}
 	sha := SHA1(args[2])
 	if _, known := c.m.scripts.get(sha); !known && c.rec != nil && c.runner != nil && native[sha] == nil {
-		if c.mustCompile(sha, args[2], false) {
-			return Error(msgScriptCompile)
+		if refusal := c.refuseCompile(sha, args[2], false); refusal != "" {
+			return Error(refusal)
 		}
 		if text := c.runner.CompileScript(args[2]); text != "" {
 			c.rec.replaced() // the error is logged, because other nodes do not compile the script

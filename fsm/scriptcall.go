@@ -50,8 +50,8 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	if rec != nil {
 		rec.replaced()
 	}
-	if c.mustCompile(call.SHA, call.Body, false) {
-		return Error(msgScriptCompile)
+	if refusal := c.refuseCompile(call.SHA, call.Body, false); refusal != "" {
+		return Error(refusal)
 	}
 	if text := c.runner.CompileScript(call.Body); text != "" {
 		return Error(text)
@@ -131,7 +131,7 @@ type scripting struct {
 	begun        int64 // see ScriptCall.Group
 	work         int   // work of the writes of the group's scripts: see overworked
 	// uncompiled and replied are the bytes of the group's scripts that were not
-	// compiled yet (see mustCompile), and of the replies of its scripts.
+	// compiled yet (see refuseCompile), and of the replies of its scripts.
 	uncompiled, replied int
 	scripts             RunningScripts // nil in a group that goes through the log
 }

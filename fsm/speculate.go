@@ -419,31 +419,54 @@ const (
 // uncompiled bytes is cut, and its dry run compiles its scripts.
 const maxUncompiled = 1 << 10
 
-// msgScriptCompile is the reply to a command of a group that mustCompile has
-// cut. No client gets it.
-const msgScriptCompile = "ERR script is compiled in a dry run first"
+// maxDryRunCompiled bounds the size, in bytes, of the scripts of a group that one
+// dry run compiles. The compiled scripts must stay in the interpreter's cache until
+// the proposer executes them.
+const maxDryRunCompiled = 1 << 20
 
-// mustCompile is called before a script, or the code of a library, is compiled
-// or executed. It cuts the group, and returns true, if too many bytes of the
-// group's scripts are not compiled yet.
-func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
-	if c.rec == nil || c.scriptBudget != Briefly && c.scriptBudget != DryRun {
-		return false
+// Replies to a command whose script may not be compiled now. No client gets the
+// first one, because the group is cut.
+const (
+	msgScriptCompile  = "ERR script is compiled in a dry run first"
+	msgScriptUncached = "BUSY the script was not executed: too many bytes of scripts were not compiled yet, load the " +
+		"scripts one by one before the transaction"
+)
+
+// refuseCompile is called before a script, or the code of a library, is compiled
+// or executed. It returns "" if the script may be compiled now. Otherwise it
+// returns the error reply of the command, and usually cuts the group.
+//
+// Other groups wait while the proposer compiles, whatever the budget of the group.
+// The scripts of a group that has passed its dry run are usually in the
+// interpreter's cache. If they are not, because other scripts have replaced them
+// or because the leader has changed, the group needs another dry run. A group that
+// was given up gets no other dry run, so the command fails.
+func (c *Ctx) refuseCompile(sha string, body []byte, isLibrary bool) string {
+	if c.rec == nil {
+		return ""
 	}
 	runner, ok := c.runner.(ScriptCompiler)
-	if !ok || runner.Compiled(sha, library) {
-		return false
+	if !ok || runner.Compiled(sha, isLibrary) {
+		return ""
 	}
 	c.uncompiled += len(body)
-	may := c.uncompiled <= maxUncompiled
-	if c.scriptBudget == DryRun {
+	switch {
+	case c.scriptBudget == DryRun:
 		bound, bounded := c.runner.(CompileBound)
-		may = !bounded || bound.MayCompile(len(body))
+		if c.uncompiled-len(body) < maxDryRunCompiled && (!bounded || bound.MayCompile(len(body))) {
+			return ""
+		}
+	case c.uncompiled <= maxUncompiled:
+		return ""
+	case c.scriptBudget == GivenUp:
+		c.rec.replaced() // the error is logged, because other nodes do not compile the script
+		return msgScriptUncached
 	}
-	if !may {
-		c.cut = true
+	c.cut = true
+	if c.scriptBudget == DryRun && c.uncompiled > maxDryRunCompiled {
+		return msgScriptUncached
 	}
-	return !may
+	return msgScriptCompile
 }
 
 // TooLong reports whether replies is the special reply to a group of which no

@@ -91,4 +91,33 @@ func TestSpeculation_Uncompiled(t *testing.T) {
 	clear(c.compiled) // as after a change of leader
 	s.group("FCALL|f|0")
 	compiles("a function", "\x00", 0)
+
+	clear(c.compiled)
+	group := func(budget fsm.ScriptBudget, lines ...string) *fsm.Group {
+		var g fsm.Group
+		g.Reset(2, 1)
+		for _, line := range lines {
+			cmd, args := s.words(line)
+			g.Command(cmd, 0, args)
+		}
+		fsm.SetScriptBudget(g.Bytes(), budget)
+		return &g
+	}
+	for i, command := range []string{"EVAL|%s|0", "SCRIPT|LOAD|%s"} {
+		line := fmt.Sprintf(command, sized(most+1, "INCR "+command[:2]))
+		s.add(group(fsm.DryRunPassed, line))
+		compiles(command+" of a script that the cache has lost since the dry run", "\x00", 0)
+		s.add(group(fsm.GivenUp, line, "INCR|n"))
+		compiles(command+" in a group whose dry run was cut", fmt.Sprintf("-BUSY the script was not executed: too many "+
+			"bytes of scripts were not compiled yet, load the scripts one by one before the transaction :%d ", 3+i), 0)
+	}
+	var many []string
+	for i := range 9 {
+		many = append(many, fmt.Sprintf("SCRIPT|LOAD|%s", sized(250<<10, "INCR "+fmt.Sprint(i))))
+	}
+	began := c.bytes
+	_, _, cut, err = s.m.Clone().Try(fsm.Header{Term: 1, Stamp: s.stamp, Wall: 1}, group(fsm.Briefly, many...).Bytes(), s.runner, nil)
+	if got := c.bytes - began; err != nil || !cut || got > 5*250<<10 {
+		t.Errorf("dry run of 2,250 KiB of scripts: %d KiB were compiled, cut %v, error %v, want at most 1,250 KiB", got>>10, cut, err)
+	}
 }

@@ -43,7 +43,8 @@ func pipelineOfScripts(ctx context.Context, t *target, worker int) error {
 
 // loadScripts loads 150 new scripts. A third of them have 250 kB and consist of one
 // string, which takes a millisecond to compile. The others are 125 kB of code,
-// which takes hundreds of milliseconds. Half of these end with an error.
+// which takes hundreds of milliseconds. Half of these end with an error. Then it
+// sends a transaction with scripts of code behind a script that does not end.
 func loadScripts(ctx context.Context, t *target, _ int) error {
 	c, err := t.client(ctx, slowLimit)
 	if err != nil {
@@ -54,10 +55,11 @@ func loadScripts(ctx context.Context, t *target, _ int) error {
 	line := "x.a = x.b + y * (z - 1) if x.a > 3 then y = {x, y; z} end\n"
 	code := strings.Repeat(line, size/2/len(line))
 	round := t.rounds.Load()
+	large := func(i int) string { return fmt.Sprintf("local x, y, z = {}, %d, %d do\n%s end", round, i, code) }
 	for i := range t.size(150) {
 		text := fmt.Sprintf("return '%d:%d:%s'", round, i, strings.Repeat("x", size))
 		if i%3 > 0 {
-			text = fmt.Sprintf("local x, y, z = {}, %d, %d do\n%s end", round, i, code)
+			text = large(i)
 		}
 		if i%3 == 2 {
 			text += " end"
@@ -70,7 +72,11 @@ func loadScripts(ctx context.Context, t *target, _ int) error {
 			return err
 		}
 	}
-	return nil
+	transaction := [][]string{{"MULTI"}, {"EVAL", "while true do end", "0"}}
+	for i := range t.size(50) {
+		transaction = append(transaction, []string{"SCRIPT", "LOAD", large(-i)})
+	}
+	return c.pipeline(append(transaction, []string{"EXEC"}))
 }
 
 // logMuch writes 12 MB, with line breaks and escape sequences, to the node's
