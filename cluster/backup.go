@@ -150,7 +150,7 @@ func RoomForRestore(member NodeStatus, size int64, keys map[string]int) error {
 func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 	held, memory := member.DatasetBytes, member.ProcessMemory
 	if size < 0 || held < 0 {
-		return fmt.Errorf("the length of the backup is %d bytes, which no backup has", size)
+		return fmt.Errorf("the length of the backup (%d bytes) or the size of the member's data is negative", size)
 	}
 	need, most := float64(held)+float64(size)+inMemory, machine.Usable(memory)
 	if memory == 0 || need <= most {

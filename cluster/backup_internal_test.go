@@ -21,7 +21,7 @@ func TestRoomForRestore(t *testing.T) {
 		{128 * mb, 90 * mb, 512 * mb, ""},
 		{70 * mb, math.MaxInt64, 256 * mb, "or delete their data first (FLUSHALL)"},
 		{0, math.MaxInt64/2 + 1, 256 * mb, "more memory"},
-		{0, -1, 256 * mb, "which no backup has"},
+		{0, -1, 256 * mb, "is negative"},
 		{0, DefaultMaxMemory(256 * mb), 256 * mb, ""}, // the backup of a full cluster of the same size
 		{70 * mb, 64 * mb, 256 * mb, "or delete their data first (FLUSHALL)"},
 		{0, DefaultMaxMemory(64 * mb), 64 * mb, ""},

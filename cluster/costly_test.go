@@ -192,7 +192,7 @@ func TestCostly_ScriptsBelowFeatureParts(t *testing.T) {
 	both := "*2\r\n" + bulk(huge) + bulk(huge)
 	n := 0
 	for _, id := range []string{leader, c.others(leader)[0]} {
-		for _, load := range []bool{false, true} { // whether the scripts are in the cache
+		for _, load := range []bool{false, true} { // whether SCRIPT LOAD precedes each EVAL
 			on := c.client(id)
 			for _, step := range []struct{ script, want string }{
 				{"nap\ntry INCR n\nLRANGE huge 0 -1", both}, // the dry run shows how large the reply is

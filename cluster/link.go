@@ -363,8 +363,6 @@ func (l *remoteLink) read(c *call) {
 	if c.front != nil && !c.dryRun && l.pieces() {
 		kind |= readPiece
 	}
-	// If the stream does not accept the read, close it. run then passes the
-	// call back to the forwarder.
 	typ := byte(frameRead)
 	if l.vouched.Load() && l.follows(l.term) {
 		typ = frameVouched
@@ -377,6 +375,8 @@ func (l *remoteLink) read(c *call) {
 		}
 		return append(dst, c.body...)
 	})
+	// If the stream does not accept the read, close it. run then passes the
+	// call back to the forwarder.
 	if err != nil {
 		l.reads.Close()
 	}

@@ -237,8 +237,8 @@ func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 // alive.
 const aliveTimeout = time.Second
 
-// aliveAs returns the address of member m if a process with another data directory
-// than that of the requester answers there. Otherwise it returns "". instance is the
+// aliveAs returns the address of member m if a process with a data directory other
+// than the requester's answers there. Otherwise it returns "". instance is the
 // identity of the requester's data directory.
 func (ms *membership) aliveAs(ctx context.Context, m member.Member, instance string) string {
 	if m.ID == ms.cfg.NodeID { // this node

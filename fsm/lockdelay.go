@@ -49,8 +49,8 @@ func CheckLockDelay(text string) error {
 }
 
 // lost begins the delay of a lock of the current database after one of its grants has
-// expired or was broken. It does nothing if the grant ended in another way. For
-// example, an owner that has released the lock does not have to notice a loss.
+// expired or was broken. It does nothing if the grant ended in another way: for
+// example, an owner that has released the lock needs no time to notice a loss.
 func (c *Ctx) lost(key, how string) {
 	if how != LockExpired && how != LockBroken {
 		return

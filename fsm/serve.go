@@ -749,7 +749,7 @@ func (l *snapshotLoader) revoked(record byte, d *codec.Decoder) error {
 		}
 		r.users.Set(name, revocation{Pos(n), whole == 1})
 	default:
-		return fmt.Errorf("duplicate record of the revoked waits of user %.40q: %w", name, ErrFormat)
+		return fmt.Errorf("unexpected record %q of revoked waits, named %.40q: %w", record, name, ErrFormat)
 	}
 	return d.Err
 }

@@ -45,7 +45,7 @@ const (
 	recordSetting = 'G' // the setting notify-keyspace-events
 	recordValue   = 'v' // another setting of the cluster, kept as text
 	recordWaiter  = 'W' // after the sessions
-	recordServed  = 'w' // reply of the previous waiter, repeated until complete
+	recordServed  = 'w' // a part of the reply of the previous waiter, repeated until complete
 	recordUsers   = 'U' // ACL users
 	// recordDeferred precedes the deferred keys, once, from FeatureDeferred on.
 	recordDeferred    = 'B'

@@ -25,8 +25,8 @@ const (
 	// Global commands read, empty or exchange whole databases. Those that write
 	// are not refused for the work that they need: see Machine.Divide.
 	Global
-	// Slow reads may take long, for example because they visit many keys. They
-	// run on a clone, so that they do not delay the log.
+	// Slow reads may take long, for example because they visit many keys. Those
+	// that do take long run on a clone, so that they do not delay the log.
 	Slow
 	// Dangerous commands are in Redis' category @dangerous.
 	Dangerous

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// guarded is an interpreter that lets a user call the commands that the rules
-// of the user name.
+// guarded is an interpreter that lets a user call only the commands whose names
+// the user's rules contain.
 type guarded struct{ *lines }
 
 func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {

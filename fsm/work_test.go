@@ -45,8 +45,8 @@ func (w *metered) propose(b *fsm.BatchBuilder) (res *fsm.Result, replies []strin
 	return res, replies
 }
 
-// heavy returns commands whose work depends on the values that fill has stored.
-// It also returns COPY, RENAME and MOVE, whose work does not depend on them.
+// heavy returns commands whose work depends on the data in the databases. It
+// also returns COPY, RENAME and MOVE, whose work does not depend on it.
 func heavy() [][]string {
 	return [][]string{
 		{"append", "a", "x"}, {"setrange", "a", "3", "x"}, {"setbit", "a", "3", "1"}, {"setrange", "new", "300000", "x"}, {"setbit", "new2", "3000000", "1"},

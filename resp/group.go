@@ -255,7 +255,7 @@ func (c *conn) recordTraces() {
 // transactions, are complete when they arrive, and are charged then.
 
 // pieceBytes is the approximate maximum size of the replies of one piece of a
-// group, without a large reply at its end.
+// group, not counting a large reply at its end.
 const pieceBytes = 256 << 10
 
 const msgNoRoom = "OOM the memory for clients (--max-client-memory) has no room for the reply: " +

@@ -145,10 +145,10 @@ func (s *Server) install(table *fsm.Users) {
 	}
 }
 
-// compile parses the rules of the users that old does not contain. While the
-// cluster has no users, the node uses those of its --acl-file and --requirepass.
-// A cluster without a default user gets one with the password of --requirepass:
-// see bootstrapUsers.
+// compile parses the rules of the users that are new or have changed since old.
+// While the cluster has no users, the node uses those of its --acl-file and
+// --requirepass. A cluster without a default user gets one with the password of
+// --requirepass: see bootstrapUsers.
 func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 	set := &userSet{table: table}
 	kept := table.List

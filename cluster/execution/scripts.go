@@ -241,7 +241,7 @@ func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit ti
 // full memory limit and occupy a processor, so there are few slots. The user
 // and the connection that have had the least slot time go first. At least half
 // of the slots are reserved for scripts that are not known to be slow. Such
-// scripts usually wait only briefly, but many may arrive at a time, so the
+// scripts usually wait only briefly, but many may arrive at once, so the
 // limit of their wait is longer. The wait is limited, because the clone that
 // the script reads becomes outdated, and because clients give up.
 func (h *Scripts) enter(name string, who fairshare.Worker, done <-chan struct{}) (leave func(), refusal string) {

@@ -26,7 +26,7 @@ type PeerHealth struct {
 
 // AskEvery is how long this node pauses after it has asked the members, unless
 // the node was removed. A node that has died is listed as alive for at most
-// AskEvery plus the time limit of a request.
+// AskEvery plus twice the time limit of a request.
 const AskEvery = time.Second
 
 // Book records the last report of each member about itself. Its methods are

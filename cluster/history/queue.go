@@ -154,8 +154,9 @@ func (s *Store) endGap() {
 	}
 }
 
-// wake wakes the goroutine that writes. urgent wakes it at once. first says
-// that the queue was empty: the goroutine then wakes and waits for gatherTime.
+// wake wakes the goroutine that writes, if urgent or first is set. With urgent,
+// the goroutine writes at once. first says that the queue was empty: the goroutine
+// then waits for at most gatherTime before it writes.
 func (s *Store) wake(first, urgent bool) {
 	switch {
 	case urgent:

@@ -72,8 +72,9 @@ func (s *Stores) syncAndOpen() error {
 	return s.open()
 }
 
-// open reads all data before it changes any. Then it completes the operations
-// that a crash interrupted, and opens the stores.
+// open first creates the files of a new directory, and creates them again if a
+// crash interrupted that. Then it checks the data before it changes any,
+// completes the other operations that a crash interrupted, and opens the stores.
 func (s *Stores) open() error {
 	cfg := s.cfg
 	bad := corrupter{dir: cfg.Dir, nodeID: cfg.NodeID}

@@ -72,9 +72,8 @@ type Config struct {
 	ReplicatesTo func(id raft.ServerID, term uint64) bool
 	// Durable is raftlog.Log.Durable.
 	Durable func(index uint64) uint64
-	// LeaderSilence and MaxSilence are the shortest and the longest time for
-	// which a node may send nothing before it counts as silent: see Silence. If
-	// LeaderSilence is 0, no node counts as silent.
+	// LeaderSilence and MaxSilence bound the pause after which a node counts as
+	// silent: see Silence. If LeaderSilence is 0, no node counts as silent.
 	LeaderSilence, MaxSilence time.Duration
 	// CommitNotice is the time after which the Transport sends a commit index
 	// to followers if no entry has carried it.

@@ -63,9 +63,9 @@ func (l *lineLimit) suppress(level hclog.Level, message string, args ...any) boo
 	return !written
 }
 
-// take takes a token for a line. ok says whether there was a token. suppressed is
-// the number of lines of the kind that were suppressed since the last line that
-// was written.
+// take takes a token for a line. ok says whether there was a token. If so,
+// suppressed is the number of lines of the kind that were suppressed since the last
+// line that was written.
 func (l *lineLimit) take(key string) (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 )
 
 // checkProtected returns an error if other hosts can reach a port for clients
-// and clients need no password there. Redis has the same protected mode, but it
-// starts and refuses the connections.
+// and clients need neither a password nor a certificate there, unless protected
+// mode is off. Redis has a protected mode too, but it starts and refuses the
+// connections.
 func (o *options) checkProtected(users []*acl.User) error {
 	if !bool(o.access.protectedMode) || !o.open(users) {
 		return nil

@@ -140,8 +140,8 @@ func (s *source) look(ctx context.Context, q question) seen {
 
 // addHistory adds fields from the history of a node to the locks that were not
 // acquired with LOCK ACQUIRE. If the node refuses or does not answer in time,
-// addHistory leaves the other locks without these fields, because the list is
-// useful without them too.
+// addHistory returns no error and leaves the locks whose history it has not read
+// without these fields, because the list is useful without them too.
 func (s *source) addHistory(ctx context.Context, addr string, all []listing.Lock) error {
 	if s.noHistory {
 		return nil

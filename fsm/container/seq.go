@@ -101,7 +101,7 @@ func (s *Seq[T]) Search(before func(*T) bool) int {
 	return rank
 }
 
-// own returns the node in *p. If the node belongs to another owner than o, own
+// own returns the node in *p. If the node belongs to an owner other than o, own
 // first replaces it with a copy.
 func (s *Seq[T]) own(o *Owner, p **node[T]) *node[T] {
 	n := *p

@@ -34,7 +34,7 @@ type Client struct {
 // whose node answered last. If the node of that client does not answer, Do
 // tries the other clients. So a command may be executed twice, which is safe
 // for the commands of package lock. One client is enough if it finds the leader
-// by itself, through Sentinel or with --cluster-mode. New does not close the
+// by itself, through Sentinel or with --cluster-mode. The caller must close the
 // clients.
 func New(first rueidis.Client, others ...rueidis.Client) *Client {
 	return &Client{clients: append([]rueidis.Client{first}, others...)}

@@ -66,8 +66,9 @@ type Config struct {
 // of the log to them. One goroutine calls Applied and Missed.
 //
 // mu guards the topics and subscriptions. Commands and messages hold it only
-// briefly, however many subscriptions a client has: changes of many topics are
-// made in slices, and channels are matched against patterns without mu.
+// briefly, however many subscriptions a client has: a command that changes many
+// topics changes a few of them at a time, and channels are matched against
+// patterns without mu.
 type Hub struct {
 	cfg Config
 	// publishing is true while there is any subscription. On a port without a

@@ -13,8 +13,8 @@ import (
 // alertCase makes an alert fire.
 type alertCase struct {
 	alert string
-	// series are in the notation of promtool's tests, with one value every 15
-	// s. NODE stands for the labels job and instance of n1.
+	// series are in the notation of promtool's tests, with one value every
+	// 15 s. NODE stands for the labels job and instance of n1.
 	series []string
 	quiet  time.Duration // time at which the alert must not fire yet
 	fires  time.Duration // time at which the alert must fire

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// These are the programs that run a control.
+// These are programs that run a control. testPackages contains the others.
 const (
 	simulator = "sim"
 	images    = "images"

@@ -95,7 +95,7 @@ func TestPause_OfTheLeader(t *testing.T) {
 }
 
 // mutex is a set of clients that take and release one lock. They check that no
-// two of them hold it at a time.
+// two of them hold it at the same time.
 type mutex struct {
 	t      *testing.T
 	key    string

@@ -87,7 +87,7 @@ func (f Fault) amount() string {
 
 func (s *Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d nodes, %d clients that think for %v, %v", s.Seed, s.Nodes, s.Clients,
+	fmt.Fprintf(&b, "seed %d: %d nodes, %d clients that think for %v, length %v", s.Seed, s.Nodes, s.Clients,
 		s.think(), s.Length)
 	var slow []string
 	for id, by := range s.Sluggish {

@@ -129,7 +129,7 @@ func (s *injection) clientPortInUse(ctx context.Context, n *node) error {
 
 func joinAndLeave(ctx context.Context, s *injection) (string, error) {
 	n := s.c.spare
-	mixed := s.cfg.Old != "" // the other build may not authenticate its peers
+	mixed := s.cfg.Old != "" // the other build might not authenticate its peers
 	if !mixed {
 		if err := s.withoutSecret(ctx, n); err != nil {
 			return "", err

@@ -293,8 +293,8 @@ func (s *injection) serves(ctx context.Context, n *node, index uint64) (refused 
 	return refused, err
 }
 
-// restoreProgram restarts the nodes that run another program with the given
-// one, which they had before.
+// restoreProgram makes all nodes run the given program again. It restarts the
+// nodes that now run another one.
 func (s *injection) restoreProgram(ctx context.Context, program string) error {
 	for _, n := range s.c.nodes {
 		if n.Program() == program {

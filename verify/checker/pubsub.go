@@ -137,7 +137,7 @@ func (m *messages) inOrder(l *Subscription, order []string) {
 	}
 }
 
-// inTime compares every two messages that a subscriber received, in the order
+// inTime compares each pair of messages that a subscriber received, in the order
 // of their arrival. The first one must not have been sent after the second one
 // had been acknowledged.
 func (m *messages) inTime(l *Subscription) {

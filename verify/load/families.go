@@ -38,7 +38,8 @@ type Families struct {
 // channels and users begin with a prefix of this load, so the commands have no
 // effect that the clients of a Load could notice. In the commands, # is the
 // prefix, $ is a number, and % is one of a few words. In an argument, · stands
-// for a blank. The argument ” is empty, and $$ stands for $.
+// for a blank; in an argument with a ·, # and % stand for themselves. The
+// argument ” is empty, and $$ stands for $.
 var familyCommands = []string{
 	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%",
 	"GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",

@@ -160,8 +160,8 @@ func (l *Load) probe(ctx context.Context) error {
 	return fmt.Errorf("no node answers: %w", last)
 }
 
-// Foreign reports whether the cluster is not Holdfast, because it does not know
-// DELIFEQ.
+// Foreign reports whether the cluster does not know DELIFEQ, and so is not
+// Holdfast.
 func (l *Load) Foreign() bool { return l.script }
 
 // Now returns the time since the start of the history.
