@@ -318,5 +318,5 @@ func (s *Session) sendAfterDryRun() ([]byte, error) {
 const maxDryRuns = 3
 
 // msgNotCompiled is the reply to a group after maxDryRuns.
-const msgNotCompiled = "BUSY the script or transaction was not executed: its compiled scripts were replaced by others " +
-	"in the cache, or the leader changed, try again later"
+const msgNotCompiled = "BUSY the script or transaction was not executed: its compiled scripts were replaced by " +
+	"others in the cache, or the leader changed, try again later"
