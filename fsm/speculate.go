@@ -419,17 +419,22 @@ const (
 // uncompiled bytes is cut, and its dry run compiles its scripts.
 const maxUncompiled = 1 << 10
 
-// maxDryRunCompiled bounds the size, in bytes, of the scripts of a group that one
-// dry run compiles. The compiled scripts must stay in the interpreter's cache until
-// the proposer executes them.
-const maxDryRunCompiled = 1 << 20
+const (
+	// maxDryRunCompiled bounds the size, in bytes, of the scripts of a group that
+	// one dry run compiles. The compiled scripts must stay in the interpreter's
+	// cache until the proposer executes them.
+	maxDryRunCompiled = 1 << 20
+	// minCompiled is the size that a smaller script counts as in a dry run, because
+	// the number of scripts in the cache is limited too.
+	minCompiled = 512
+)
 
 // Replies to a command whose script may not be compiled now. No client gets the
 // first one, because the group is cut.
 const (
 	msgScriptCompile  = "ERR script is compiled in a dry run first"
-	msgScriptUncached = "BUSY the script was not executed: too many bytes of scripts were not compiled yet, load the " +
-		"scripts one by one before the transaction"
+	msgScriptUncached = "BUSY the script was not executed: too many bytes of scripts were not compiled yet, load " +
+		"them one by one first"
 )
 
 // refuseCompile is called before a script, or the code of a library, is compiled
@@ -449,23 +454,25 @@ func (c *Ctx) refuseCompile(sha string, body []byte, isLibrary bool) string {
 	if !ok || runner.Compiled(sha, isLibrary) {
 		return ""
 	}
+	before := c.uncompiled
 	c.uncompiled += len(body)
 	switch {
+	case c.scriptBudget == DryRun && before >= maxDryRunCompiled:
+		c.cut = true
+		return msgScriptUncached
 	case c.scriptBudget == DryRun:
-		bound, bounded := c.runner.(CompileBound)
-		if c.uncompiled-len(body) < maxDryRunCompiled && (!bounded || bound.MayCompile(len(body))) {
+		c.uncompiled = before + max(len(body), minCompiled)
+		if bound, bounded := c.runner.(CompileBound); !bounded || bound.MayCompile(len(body)) {
 			return ""
 		}
 	case c.uncompiled <= maxUncompiled:
 		return ""
 	case c.scriptBudget == GivenUp:
-		c.rec.replaced() // the error is logged, because other nodes do not compile the script
+		c.uncompiled = before // a smaller script may still be compiled
+		c.rec.replaced()      // the error is logged, because other nodes do not compile the script
 		return msgScriptUncached
 	}
 	c.cut = true
-	if c.scriptBudget == DryRun && c.uncompiled > maxDryRunCompiled {
-		return msgScriptUncached
-	}
 	return msgScriptCompile
 }
 

@@ -109,7 +109,7 @@ func TestSpeculation_Uncompiled(t *testing.T) {
 		compiles(command+" of a script that the cache has lost since the dry run", "\x00", 0)
 		s.add(group(fsm.GivenUp, line, "INCR|n"))
 		compiles(command+" in a group whose dry run was cut", fmt.Sprintf("-BUSY the script was not executed: too many "+
-			"bytes of scripts were not compiled yet, load the scripts one by one before the transaction :%d ", 3+i), 0)
+			"bytes of scripts were not compiled yet, load them one by one first :%d ", 3+i), 0)
 	}
 	var many []string
 	for i := range 9 {

@@ -105,7 +105,7 @@ type Config struct {
 
 // DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
-	return Config{Limits: DefaultLimits(), CacheEntries: 1000, CacheBytes: 2 << 20, LogRate: 10}
+	return Config{Limits: DefaultLimits(), CacheEntries: 4096, CacheBytes: 2 << 20, LogRate: 10}
 }
 
 // Runner runs scripts; it implements fsm.ScriptRunner. Any number of goroutines
