@@ -526,7 +526,8 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 		}
 		return
 	default:
-		// Clients use GETSET to take over a lock. So if o is a lock, old was a lock too.
+		// Only GETSET, and SET with GET, make a lock of a string with the mark MadeIfAbsent.
+		// Clients take over a lock in this way, so old was a lock too.
 		if old.Mark == keyspace.MadeIfAbsent && o.Mark == keyspace.IsLock {
 			c.noteString(old, c.now-old.Touched)
 			c.noteEnd(old.Key, old.Str, old.Token, how, nil)

@@ -544,7 +544,7 @@ type ScriptCall struct {
 // RunningScripts are the scripts and functions that run on a node.
 type RunningScripts interface {
 	// Kill ends the function that has been running longest, or, if function is
-	// false, the running script.
+	// false, the script that has been running longest.
 	Kill(function bool) KillResult
 	// Function returns the function that has been running longest, nil if none
 	// is running.

@@ -548,7 +548,8 @@ func (s *Server) bootstrapUsers() {
 					"upgrade every node", "needs", fsm.FeatureDelay, "uses", s.cluster.FeatureVersion(fsm.FeatureDelay))
 			}
 		case errors.As(err, &refused):
-			s.log.Error("cluster refused the users of --acl-file and --requirepass, or --lock-delay", "error", err)
+			s.log.Error("cluster refused the users from --acl-file and --requirepass, or the value of --lock-delay",
+				"error", err)
 			return
 		default:
 			s.warn("users", "cannot read or write the users of the cluster yet", "error", err)

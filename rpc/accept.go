@@ -183,7 +183,8 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 		}
 	case errors.Is(err, ErrNotPeer), errors.Is(err, os.ErrDeadlineExceeded):
 		if n, ok := m.notPeers.allow(); ok {
-			m.log.Warn("connection is not from a node", "remote", c.RemoteAddr(), "error", err, "suppressed", n)
+			m.log.Warn("connection is probably not from a node", "remote", c.RemoteAddr(), "error", err,
+				"suppressed", n)
 		}
 	case errors.Is(err, ErrBadHello): // this node's hello; a bad hello of the dialer is a refusal
 		if n, ok := m.notPeers.allow(); ok {

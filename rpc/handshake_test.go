@@ -254,7 +254,7 @@ func TestAccept_OtherProgramsAreLoggedAndClosed(t *testing.T) {
 				if got := time.Since(begin); got != 0 {
 					t.Errorf("closing took %v, want none", got)
 				}
-				lines := book.Lines("connection is not from a node")
+				lines := book.Lines("connection is probably not from a node")
 				if got, want := len(lines), 1; got != want {
 					t.Fatalf("got %d log lines, want %d", got, want)
 				}

@@ -18,7 +18,7 @@ import (
 )
 
 // Status is the state of the file system that contains a node's data
-// directory. All fields are zero if the state is not known.
+// directory. All fields except WritesRefused are zero if the state is not known.
 type Status struct {
 	// DiskFree is the number of bytes that the node may still write, and
 	// DiskTotal is the size of the file system in bytes. DiskReserve is

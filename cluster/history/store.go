@@ -229,7 +229,7 @@ func (s *Store) Bytes() int64 { return s.size.Load() }
 // are written, the next start records a gap.
 func (s *Store) Sync(index uint64, clock fsm.Clock) {
 	if err := s.await(item{index: index, clock: clock, sync: true}, syncWait); err != nil {
-		s.cfg.Logger.Error("snapshot is completed without the history of locks", "error", err)
+		s.cfg.Logger.Error("snapshot is completed before the history of locks is written", "error", err)
 	}
 }
 

@@ -169,7 +169,7 @@ func (i *inspection) print(out io.Writer) error {
 		}
 		b.WriteString(t.Render() + "\n")
 		if more := len(i.Locks) - shownLocks; more > 0 {
-			fmt.Fprintf(&b, "and %d more: see --json\n", more)
+			fmt.Fprintf(&b, "and %d more with --json\n", more)
 		}
 	}
 	_, err := io.WriteString(out, b.String())

@@ -367,8 +367,8 @@ func (w *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 
 // table rewrites a constructor. gopher-lua writes the list of a constructor in
 // blocks of 50. Its code is wrong in two cases: when the last expression can have
-// several values and is the first of a block, and when named fields follow a full
-// block.
+// several values and begins a block other than the first, and when named fields
+// follow a full block.
 func (w *rewriter) table(e *ast.TableExpr) ast.Expr {
 	line := e.Line()
 	items := 0

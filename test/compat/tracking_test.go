@@ -65,7 +65,7 @@ func TestTracking_Streams(t *testing.T) {
 	w := newPair(t, 3)
 	w.setup("FLUSHALL")
 	c := w.tracker("")
-	// In streams, Redis sends invalidations for changes of entries, not of
+	// For streams, Redis sends invalidations for changes to entries, not to
 	// groups.
 	invalidates(w, c, []string{"XRANGE st - +", "XLEN st"}, "XADD st 1-1 f v", 1)
 	invalidates(w, c, []string{"XINFO STREAM st", "XINFO GROUPS st"}, "XGROUP CREATE st g 0", 0)

@@ -409,8 +409,8 @@ func TestTimeline(t *testing.T) {
 	p.accessible()
 }
 
-// TestHostileNames checks that names of keys, owners, clients and databases are
-// shown as text, and that links lead to exactly the key that they name.
+// TestHostileNames checks that keys, owners, texts of META and values are shown
+// as text, and that links lead to exactly the key that they name.
 func TestHostileNames(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")

@@ -34,7 +34,7 @@ type writer struct {
 	nodes []*process.Node // the client uses the first node, and the next one when that node fails
 	limit time.Duration
 
-	excused atomic.Bool  // set while the test expects errors, which are then no failures
+	excused atomic.Bool  // set while the test expects errors, which then do not count as failures
 	acks    atomic.Int64 // writes acknowledged so far
 
 	conn     *respwire.Conn

@@ -310,7 +310,7 @@ type rotation struct {
 	name  string
 	width int // number of keys at a time
 	limit int // largest number of commands on all current keys
-	doubt int // largest number of unknown outcomes on all current keys
+	doubt int // number of unknown outcomes on all current keys; if it is exceeded, the keys change
 
 	mu            sync.Mutex
 	generation    int
