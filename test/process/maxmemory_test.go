@@ -164,7 +164,12 @@ func TestMaxMemory_SnapshotOfLeader(t *testing.T) {
 	feed(leader)
 	start(t, away)
 	c.settled()
-	wantContains(t, "the log of the node", away.Output(), "Installed remote snapshot",
+	// The node can follow the leader before raft has logged the end of the
+	// installation.
+	testutil.Eventually(t, "the snapshot to be installed", func() bool {
+		return strings.Contains(away.Output(), "Installed remote snapshot")
+	})
+	wantContains(t, "the log of the node", away.Output(),
 		"discarded the state of this node before reading the snapshot of the leader")
 	peak, err := peakResident(away)
 	if err != nil {
