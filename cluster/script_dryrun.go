@@ -280,7 +280,8 @@ func (s *Session) pieceRead() ([]byte, error) {
 }
 
 // sendAfterDryRun requests a dry run of the group of the call, and then sends
-// the group again.
+// the group again. It repeats both if the leader then finds that the group needs
+// another dry run, because a script of the group is not compiled.
 func (s *Session) sendAfterDryRun() ([]byte, error) {
 	c := &s.call
 	for attempt := 1; ; {
@@ -309,12 +310,12 @@ func (s *Session) sendAfterDryRun() ([]byte, error) {
 		case attempt == maxDryRuns:
 			return fsm.Error(msgNotCompiled).Append(nil, 2), nil
 		}
-		attempt++ // the compiled scripts were not in the cache of the leader: see fsm
+		attempt++
 	}
 }
 
-// maxDryRuns is the number of dry runs of a group whose compiled scripts are not in
-// the leader's cache when the leader executes the group.
+// maxDryRuns is the maximum number of dry runs of a group whose compiled scripts are
+// not in the leader's cache when the leader executes the group.
 const maxDryRuns = 3
 
 // msgNotCompiled is the reply to a group after maxDryRuns.

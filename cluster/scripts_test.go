@@ -342,62 +342,48 @@ func (c *compiler) CompileScript(body []byte) string {
 	return c.lines.CompileScript(body)
 }
 
-// TestScripts_Compile checks that writes continue while a large script is
-// compiled, and that the script is executed afterwards.
-func TestScripts_Compile(t *testing.T) {
-	t.Parallel()
+// whileCompiling checks that a node executes a command, with 1 as its reply, while
+// it compiles the large script of another client.
+func whileCompiling(t *testing.T, options func(o *cluster.Options), command ...string) {
+	t.Helper()
 	r := &compiler{lines: newLines(), began: make(chan struct{}), finish: make(chan struct{})}
-	c := prepare(t, 1, patient)
+	c := prepare(t, 1, options)
 	c.change = func(cfg *cluster.Config) { cfg.Scripts = r }
 	c.open(c.ids()...)
 	c.ready(c.ids()...)
-	leader := c.leader()
-	large := c.client(leader).start("EVAL", largeScript, "0")
+	large := c.client("n1").start("EVAL", largeScript, "0")
 	<-r.began
-	done := c.client(leader).start("INCR", "n")
+	done := c.client("n1").start(command...)
 	select {
 	case got := <-done:
 		if got.err != nil || got.reply != ":1\r\n" {
-			t.Errorf("a write answered %q, %v, want 1", got.reply, got.err)
+			t.Errorf("%q answered %q, %v, want 1", command, got.reply, got.err)
 		}
 	case <-time.After(waitLimit):
-		t.Error("a write waited for the compilation of a script")
+		t.Errorf("%q waited for the compilation of a script", command)
 	}
 	close(r.finish)
 	if got := awaitResult(t, "a large script", large); got.reply != bulk("v") {
-		t.Errorf("the script answered %q, %v, want v", got.reply, got.err)
+		t.Errorf("the large script answered %q, %v, want v", got.reply, got.err)
 	}
+}
+
+// TestScripts_Compile checks that writes continue while a large script is
+// compiled, and that the script is executed afterward.
+func TestScripts_Compile(t *testing.T) {
+	t.Parallel()
+	whileCompiling(t, patient, "INCR", "n")
 }
 
 // TestScripts_CompileLane checks that a script that needs a short dry run does not
 // wait while a large script is compiled.
 func TestScripts_CompileLane(t *testing.T) {
 	t.Parallel()
-	r := &compiler{lines: newLines(), began: make(chan struct{}), finish: make(chan struct{})}
-	c := prepare(t, 1, func(o *cluster.Options) {
+	whileCompiling(t, func(o *cluster.Options) {
 		// A short dry run may take 125 ms: longer than a nap takes, and less than
 		// the large script may need.
 		o.ScriptTime, o.BriefScriptTime = 10*waitLimit, 5*time.Millisecond
-	})
-	c.change = func(cfg *cluster.Config) { cfg.Scripts = r }
-	c.open(c.ids()...)
-	c.ready(c.ids()...)
-	leader := c.leader()
-	large := c.client(leader).start("EVAL", largeScript, "0")
-	<-r.began
-	done := c.client(leader).start("EVAL", "nap\nINCR n", "0")
-	select {
-	case got := <-done:
-		if got.err != nil || got.reply != ":1\r\n" {
-			t.Errorf("a slow script answered %q, %v, want 1", got.reply, got.err)
-		}
-	case <-time.After(waitLimit):
-		t.Error("a slow script waited for the compilation of another one")
-	}
-	close(r.finish)
-	if got := awaitResult(t, "a large script", large); got.reply != bulk("v") {
-		t.Errorf("the large script answered %q, %v, want v", got.reply, got.err)
-	}
+	}, "EVAL", "nap\nINCR n", "0")
 }
 
 // forgetful is a runner that keeps no compiled script.
