@@ -120,4 +120,14 @@ func TestSpeculation_Uncompiled(t *testing.T) {
 	if got := c.bytes - began; err != nil || !cut || got > 5*250<<10 {
 		t.Errorf("dry run of 2,250 KiB of scripts: %d KiB were compiled, cut %v, error %v, want at most 1,250 KiB", got>>10, cut, err)
 	}
+
+	many = many[:0]
+	for i := range 3000 { // the interpreter keeps 4,096 scripts, however small they are
+		many = append(many, fmt.Sprintf("SCRIPT|LOAD|return %d", i))
+	}
+	before = len(c.compiled)
+	_, _, cut, err = s.m.Clone().Try(fsm.Header{Term: 1, Stamp: s.stamp, Wall: 1}, group(fsm.Briefly, many...).Bytes(), s.runner, nil)
+	if got := len(c.compiled) - before; err != nil || !cut || got > 2048 {
+		t.Errorf("dry run of 3,000 small scripts: %d were compiled, cut %v, error %v, want at most 2,048", got, cut, err)
+	}
 }
