@@ -23,7 +23,7 @@ const (
 // user may have thousands of such patterns. When the steps are used up, no
 // further pattern matches, so the command is denied.
 type matching struct {
-	left int // steps that are left; negative once all are used up
+	left int // steps that are left, or negative if the check needed more
 	// spent is set if a pattern was not compared, or only in part, because the
 	// budget was used up.
 	spent bool
@@ -100,7 +100,7 @@ func (m *matching) keysOf(cmd *Command, args [][]byte) []keyUse {
 	for _, pos := range positions {
 		how := cmd.AccessAt(args, pos)
 		if how.Mode == "not_key" {
-			continue // the shard channels of SPUBLISH and SSUBSCRIBE
+			continue // the shard channels of SPUBLISH, SSUBSCRIBE and SUNSUBSCRIBE
 		}
 		if how.Flags != flags {
 			flags, access = how.Flags, need(how)

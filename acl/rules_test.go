@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// catalog returns a catalog of the commands on data and of CONFIG, which has
-// subcommands.
+// catalog returns a catalog of the commands on data and of two others: SELECT,
+// and CONFIG, which has subcommands.
 var catalog = sync.OnceValue(func() *acl.Catalog {
 	rows := append(slices.Clone(command.NewTable().Rows()),
 		&fsm.Command{Name: "select", Flags: fsm.Fast, Categories: []string{"connection"}},

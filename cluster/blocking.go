@@ -369,7 +369,9 @@ func (s *Session) Unblock() ([]byte, error) {
 			return reply, nil
 		}
 	}
-	if !w.claimed { // otherwise out may contain a grant, which the client does not own before it claims it
+	// If w.claimed is set, out may contain a grant. The client does not own the
+	// lock until this node has claimed the grant.
+	if !w.claimed {
 		select {
 		case reply := <-w.out: // the wait was served and then removed
 			return reply, nil

@@ -289,8 +289,9 @@ func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 
 // abandoned replaces a call whose client received outcome.ErrUnknown. The state
 // machine executes no group after a missing number, so the number must still be
-// used: the next link sends a group without commands under this number. It also
-// stands for the group that linked sends if the session has none yet.
+// used: the next link sends a group without commands under this number. If the
+// session has no group yet, the method linked sends one, and abandoned stands
+// for that group too.
 var abandoned = &call{body: noop}
 
 func (fw *forwarder) advanceLocked() {

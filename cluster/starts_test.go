@@ -110,7 +110,7 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 	c.ready("n2")
 	young := c.waiter("n2", 3)
 	blocked := block(young, "other")
-	arrived(young.node, 1) // the first group is the start itself
+	arrived(young.node, 1) // the forwarder itself sends group 1, to record the start
 	letGo()
 	awaitResult(t, "command of the earlier start", killed)
 	res := awaitResult(t, "command of the later start", blocked)

@@ -210,7 +210,8 @@ func (mr *memoryReader) read(now time.Duration, measure func() (uint64, error)) 
 	return memory
 }
 
-// MemoryStatus is the size of the data set as a node counts it.
+// MemoryStatus contains the size of the data set as a node counts it, and the
+// limits on the memory of the node.
 type MemoryStatus = health.MemoryStatus
 
 // Memory returns the size of the data set and its limit.

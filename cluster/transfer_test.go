@@ -126,7 +126,9 @@ func TestTransfer_AskedTooLate(t *testing.T) {
 	c.transfer("n1")
 	c.caughtUp()
 	flows := []func(){c.net.delay(rpc.ServiceRaft, "n1", "n3")}
-	for range 32 { // connections that n1 makes meanwhile: their handshakes pass
+	// If n1 makes new connections to n3 meanwhile, only their handshakes arrive
+	// before flow is called.
+	for range 32 {
 		_, flow := c.net.straggle(rpc.ServiceRaft, "n1", "n3", 1)
 		flows = append(flows, flow)
 	}

@@ -146,8 +146,8 @@ func at(l listing.Lock, name string) (time.Time, bool) {
 	return time.UnixMilli(ms), ok
 }
 
-// begin returns the beginning of a time line with some space before the first
-// grant.
+// begin returns the beginning of a time line that shows all grants and waits, with
+// some space before the first of them.
 func begin(grants, waiters []listing.Lock, now time.Time) time.Time {
 	first := now.Add(-leastSpan)
 	for _, g := range grants {

@@ -345,8 +345,8 @@ func SharedLocks(m *Machine) (n int) {
 	return n
 }
 
-// firstInLine returns the first waiter of a queue that is not passed over, or nil. It
-// does not use the information that Ctx.heir keeps about the queue.
+// firstInLine returns the first of the waiters in a queue that are not passed over,
+// or nil. It does not use the information that Ctx.heir keeps about the queue.
 func firstInLine(m *Machine, k waitKey) (n *waiter) {
 	m.waits.queues.Ascend(queued{k, 0, nil}, func(q queued) bool {
 		if q.waitKey == k && !m.waits.passedOver(q.w.session) {
@@ -357,9 +357,10 @@ func firstInLine(m *Machine, k waitKey) (n *waiter) {
 	return n
 }
 
-// IdleLock returns an error if the first waiter for a lock that is not passed over
-// can be served, because the lock is free or the waiter may join its holders. After
-// an entry that leaves no deferred key, there must be no such waiter.
+// IdleLock returns an error if a waiter still waits for a lock that it can get,
+// because the lock is free or the waiter may join its holders. For each lock,
+// IdleLock checks only the first of the waiters that are not passed over. After an
+// entry that leaves no deferred key, IdleLock must return nil.
 func IdleLock(m *Machine) error {
 	var err error
 	c := &Ctx{m: m, now: m.clock.Lease}

@@ -474,10 +474,10 @@ func IsLock(o *keyspace.Object) bool {
 // not among locks.grants. The object may be nil.
 func unindexed(o *keyspace.Object) bool { return o != nil && o.Mark == keyspace.IsLock && !o.Granted }
 
-// UnindexedLocks returns the number of locks of the current database that LOCK
-// ACQUIRE has not taken, so that Grants does not visit them. If another
-// command, such as RENAME, has made the key of a lock with several holders,
-// UnindexedLocks counts each holder.
+// UnindexedLocks returns the number of locks of the current database that Grants
+// does not visit, because a command other than LOCK ACQUIRE has stored them. If
+// such a command, for example RENAME, has stored a lock with several holders,
+// UnindexedLocks counts each holder without a grant.
 func (c *Ctx) UnindexedLocks() int { return c.m.locks.unindexed[c.db] }
 
 // LastToken returns the highest token that was given out.

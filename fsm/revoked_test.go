@@ -102,9 +102,9 @@ func TestRevoked(t *testing.T) {
 				const bobs = plenty / anns * anns
 				// The waits of bob stand before and between those of ann in the
 				// queue. Entries end revoked waits in the order of their
-				// connection numbers, and those of bob descend along the queue.
-				// So the waits at the front of the queue end last, unless an
-				// entry that serves the queue ends them.
+				// connection numbers, and the connection numbers of bob's waits
+				// descend along the queue. So the waits at the front of the queue
+				// end last, unless an entry that serves the queue ends them.
 				for i := range anns {
 					var first []spoken
 					for k := range plenty / anns {

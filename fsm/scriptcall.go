@@ -466,8 +466,8 @@ type CompileBound interface {
 // ScriptGuard is implemented by runners that know the rules of users.
 type ScriptGuard interface {
 	// Forbids returns "" if a user may run a command that a script calls, and
-	// otherwise Redis' error text, without the tail. users belongs to the state
-	// on which the script runs.
+	// otherwise Redis' error text, without the tail that redis.call appends.
+	// users belongs to the state on which the script runs.
 	Forbids(users *Users, user string, args [][]byte) string
 }
 
@@ -475,8 +475,8 @@ type ScriptGuard interface {
 // machine to all clients, regardless of the user.
 type ScriptRules interface {
 	// Refuses returns "" if scripts may call a command, and otherwise Redis'
-	// error text, without the tail. cmd is nil for commands of the connection,
-	// such as SELECT.
+	// error text, without the tail that redis.call appends. cmd is nil for
+	// commands of the connection, such as SELECT.
 	Refuses(cmd *Command, args [][]byte) string
 }
 

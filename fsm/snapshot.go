@@ -215,7 +215,7 @@ func (w *snapshotWriter) flush() {
 		return
 	}
 	if len(w.b) > maxSnapshotBlock { // fail rather than write a snapshot that no node can read
-		w.err = fmt.Errorf("block of %d bytes: %w", len(w.b), ErrFormat)
+		w.err = fmt.Errorf("block of %d bytes is too large: %w", len(w.b), ErrFormat)
 		return
 	}
 	var head [8]byte

@@ -214,8 +214,8 @@ func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 	if c.m.features >= FeatureMend && !c.replaceStart(n.session) {
 		return Error(msgSuperseded)
 	}
-	// A connection waits for one command at a time. It would not send another
-	// command unless its earlier wait had ended.
+	// A connection waits in one blocking command at a time. If it has sent
+	// another one, its earlier wait has ended, so the old waiter is removed.
 	if old := w.find(n.session.NodeID, n.origin); old != nil {
 		c.forget(old)
 	}

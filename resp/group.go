@@ -95,8 +95,8 @@ func (c *conn) runWrites() (again bool) {
 }
 
 // flushLast flushes the group at the end of a pipeline. If the group writes,
-// and the pipeline has no other replies, the replies of the group may be sent
-// early.
+// and the pipeline has no other replies, the goroutine that delivers the
+// replies of the group may send them to the client: see output.Writer.
 func (c *conn) flushLast() {
 	c.w.AllowEarly(!c.w.Sent() && c.group.Write && !c.w.Silent())
 	c.flush()

@@ -29,7 +29,7 @@ func TestOutbox_Interleaves(t *testing.T) {
 		}
 	})
 	messages, news, counter := 0, 0, 0
-	// message checks a message of the channel that is not the last one.
+	// message checks that r is the next message of the channel.
 	message := func(r string) {
 		want := fmt.Sprint(messages / 2)
 		if messages%2 == 1 {

@@ -31,7 +31,7 @@ func readOnly(t *Table) bool { return t.Metatable == frozenMeta || t.Metatable =
 
 func newTable() *Table { return &Table{Metatable: Nil} }
 
-// freeze makes a table that all States share read-only.
+// freeze makes t read-only and returns it. All States share t.
 func freeze(t *Table) *Table {
 	t.Metatable = frozenMeta
 	return t

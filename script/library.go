@@ -198,7 +198,8 @@ func (st *State) flags(list *Table) (flags library.Flags, ok bool) {
 }
 
 // runLibrary is the counterpart of runMain for libraries. It runs the library's
-// code, and then, except in FUNCTION LOAD, the function that the client called.
+// code, and then the function that the client called. In FUNCTION LOAD and
+// FUNCTION RESTORE, it runs only the code.
 func runLibrary(st *State) {
 	st.lib.loading = true
 	st.lib.show(libraryGlobals)

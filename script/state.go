@@ -34,7 +34,7 @@ type State struct {
 	budget
 	main    *lua.LState
 	cur     *lua.LState // the coroutine that is running
-	env     *Table      // globals as scripts resolve them, with the hidden operators
+	env     *Table      // globals in which scripts look up names, and the functions of hidden
 	visible *Table      // _G
 	lib     libraryState
 

@@ -286,7 +286,7 @@ func structSize(st *State, args []Value) []Value {
 			st.ArgError(1, "option 's' has no fixed size")
 		case opt == 'c' && size == 0:
 			st.ArgError(1, "option 'c0' has no fixed size")
-		case !numeral.IsAlnum(opt): // an unknown letter has no size
+		case !numeral.IsAlnum(opt): // as in Redis, an unknown letter is not an error here: its size is 0
 			l.control(opt)
 		}
 		total += size

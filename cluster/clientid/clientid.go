@@ -1,5 +1,5 @@
 // Package clientid assigns numbers to the connections of a node's clients. Each
-// start of a node reserves blocks of numbers in the log. So the numbers of
+// start of a node reserves blocks of numbers in the log. So the numbers in these
 // blocks are unique in the cluster, across all nodes and all their starts.
 package clientid
 

@@ -23,8 +23,8 @@ const (
 	VoteUnwritten = "vote-unwritten"
 	// VoteWritten: a vote is durable and has not been answered.
 	VoteWritten = "vote-written"
-	// FileUnnamed: the next identity, or the first acked file, is durable under
-	// its temporary name.
+	// FileUnnamed: the new content of node.json, or the first content of the
+	// file acked, is durable in a file with a temporary name.
 	FileUnnamed = "file-unnamed"
 	// SnapshotTorn: a part of a snapshot is in its file.
 	SnapshotTorn = "snapshot-torn"

@@ -94,7 +94,8 @@ type RoomStatus struct {
 // DiskStatus is the state of the disk with a node's data directory.
 type DiskStatus = diskspace.Status
 
-// MemoryStatus is the size of the data set as a node counts it.
+// MemoryStatus contains the size of the data set as a node counts it, and the
+// limits on the memory of the node.
 type MemoryStatus struct {
 	// DatasetBytes is the approximate memory of all keys and their values.
 	// Nodes that have applied the same entries report the same value.

@@ -247,9 +247,9 @@ func (w *walk) to(p position) {
 		case m.Kind == fsm.LocksFlushed && m.DB == w.db:
 			w.all = &ending{fsm.LockEvent{How: fsm.LockFlushed}, m.clock, 0}
 		case m.Kind == fsm.LocksReplaced:
-			// The ends that are left belong to grants of locks that the backup
-			// contained. Grants with the same tokens may have ended before the
-			// restore, too.
+			// The ends that are left in w.ends belong to grants of locks that
+			// the backup contained. The same grants may have another end before
+			// the restore, so w.ends must be empty when the walk continues.
 			w.rest()
 			clear(w.ends)
 			for i, g := range w.found {

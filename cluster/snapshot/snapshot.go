@@ -48,7 +48,7 @@ type snapshotHealth struct {
 	sent   bool          // since the last success, this node has refused a snapshot from the leader
 	newer  bool          // a newer program wrote that snapshot
 	at     uint64        // applied index of this node when it last refused a snapshot
-	logged time.Duration // monotonic time of the last log line of refused
+	logged time.Duration // monotonic time of the last log line about a refused snapshot
 }
 
 // note records the outcome of an attempt, at the given monotonic and wall time.

@@ -13,8 +13,9 @@ import (
 )
 
 // acked is the file that records how far this node has acknowledged its log and
-// its stable store. The recorded index and number are lower bounds. Without the
-// file, a log that has lost its end cannot be distinguished from a shorter log.
+// its stable store: a log index, and the number of a write of term and vote.
+// Both are lower bounds. Without the file, a log that has lost its end cannot
+// be distinguished from a shorter log.
 //
 // A separate goroutine writes the file, so that an append does not need a
 // second fsync. The file may therefore be behind the log. It is made exact at

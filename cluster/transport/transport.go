@@ -117,8 +117,8 @@ func (t *Transport) Silence() *Silence { return t.silence }
 // those of this leader.
 var errDeposed = errors.New("this node no longer leads the term of the request")
 
-// errNoEntry prevents the stand-in for the last entry of a snapshot from being
-// sent to other nodes.
+// errNoEntry ends a request before it is sent, because one of its entries is a
+// raftlog.SnapshotEnd, whose content is unknown.
 var errNoEntry = errors.New("only a snapshot contains the entry")
 
 // AppendEntries implements raft.Transport.

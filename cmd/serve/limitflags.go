@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// timeLimits are flags that limit clients. limitFlags also returns every flag
-// whose name begins with "max-".
+// timeLimits are flags that limit the time of clients and commands, and
+// lock-history-size, which limits the history of locks. limitFlags also returns
+// every flag whose name begins with "max-".
 var timeLimits = []string{
 	"command-timeout", "handshake-timeout", "http-idle-timeout", "lock-history-size", "login-timeout",
 	"max-write-time", "script-time", "script-wait", "slow-read-time", "slow-read-wait", "unauth-idle-timeout",

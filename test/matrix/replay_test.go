@@ -236,7 +236,8 @@ func stackExchange(ctx context.Context, a *arena) error {
 			command("WATCH lock", "+OK"), command("GET lock", "$t1"), command("MULTI", "+OK"),
 			command("EXPIRE lock 90", "+QUEUED"), command("EXEC", "[:1]"),
 			command("WATCH lock", "+OK"), command("GET lock", "$t1"), command("UNWATCH", "+OK"),
-			// LockExtend with the conditional commands of newer servers
+			// LockExtend, and LockRelease by another client, with the
+			// conditional commands of newer versions of Redis
 			command("SET lock t1 EX 60 IFEQ t1", "+OK"), command("SET lock t2 EX 60 IFEQ t2", "nil"),
 			command("DELEX lock IFEQ t2", ":0"),
 			// LockRelease

@@ -177,9 +177,9 @@ func TestTLS_Clients(t *testing.T) {
 	}
 }
 
-// TestTLS_Program runs commands of the program over TLS. It also checks the
-// oldest version of TLS, and that SIGHUP and a change of the files replace the
-// certificates of every port.
+// TestTLS_Program runs commands of the program over TLS. It also checks that
+// every port accepts TLS 1.2 and refuses TLS 1.1, and that SIGHUP and a change
+// of the files replace the certificates of every port.
 func TestTLS_Program(t *testing.T) {
 	c := startTLSCluster(t)
 	n := c.Nodes[1]

@@ -235,7 +235,8 @@ func leaseDrill(bug string, seed uint64) *Schedule {
 	lease := 100 * ms
 	switch bug {
 	case "forgotten-promise":
-		// A node that has just started may take up to a second to campaign.
+		// A node that has just started may take up to a second to campaign. So
+		// the lease is longer: 5.4 s on n2, whose Sluggish factor is 30.
 		lease = 180 * ms
 		faults = append(faults,
 			Fault{Kind: "kill", At: 3 * second, For: 50 * ms, Who: "n1"},

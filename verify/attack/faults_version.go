@@ -362,8 +362,9 @@ func (s *injection) snapshotBetweenBuilds(ctx context.Context, leads string) (st
 	return "", fmt.Errorf("no node got a snapshot from %s", direction)
 }
 
-// leaderAndFollower waits until a node of the given build leads. It returns
-// this node and a follower of the other build.
+// leaderAndFollower makes a node of the given build the leader, by a transfer
+// of leadership if necessary. It returns this node and a follower of the other
+// build.
 func (s *injection) leaderAndFollower(ctx context.Context, leads string) (leader, follower *node, err error) {
 	wait, stop := withLimit(ctx, 20*time.Second, "a leader of the given build")
 	defer stop()

@@ -117,14 +117,14 @@ type Report struct {
 	Grants     int             `json:"grants"`
 	Expired    int             `json:"expired"`
 	Violations int             `json:"violations"`
-	Failures   int             `json:"failures"` // episodes that could not be played to their end
+	Failures   int             `json:"failures"` // episodes that could not be completed
 	Controls   int             `json:"controls"`
 	Caught     int             `json:"controls_caught"`
 }
 
 // Passed reports whether the run passed. A run passes if there are no
-// violations, every episode was played, the checkers caught every control, and,
-// if faults were to be injected, at least one took effect.
+// violations, every episode was completed, the checkers caught every control,
+// and, if faults were to be injected, at least one took effect.
 func (r *Report) Passed() bool {
 	return (len(r.Classes) == 0 || r.Faults > 0) && r.Violations == 0 && r.Failures == 0 && r.Controls == r.Caught &&
 		len(r.Episodes) > 0

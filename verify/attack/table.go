@@ -34,7 +34,7 @@ func (r *Report) Table(out io.Writer) error {
 		{"failovers", r.Failovers},
 		{"commands", r.Commands}, {"checked", r.Checked}, {"lock grants", r.Grants},
 		{"of them ended by expiry", r.Expired},
-		{"violations", r.Violations}, {"episodes that could not be played", r.Failures},
+		{"violations", r.Violations}, {"episodes that could not be completed", r.Failures},
 	} {
 		fmt.Fprintf(w, "%s\t%d\t\t\n", f.name, f.n)
 	}
@@ -56,7 +56,7 @@ func (r *Report) Table(out io.Writer) error {
 			fmt.Fprintf(out, "VIOLATION%s: %v\n", where, v)
 		}
 		if ep.Failure != "" {
-			fmt.Fprintf(out, "NOT PLAYED: episode %d: %s\n", ep.Plan.Number, ep.Failure)
+			fmt.Fprintf(out, "NOT COMPLETED: episode %d: %s\n", ep.Plan.Number, ep.Failure)
 		}
 		if ep.Evidence != "" && (len(ep.Violations) > 0 || ep.Failure != "") {
 			fmt.Fprintf(out, "  plan, history, logs and data: %s\n", ep.Evidence)

@@ -104,7 +104,7 @@ func (c *client) await(cmd []string, limit time.Duration) (v respwire.Value, cal
 	conn := c.conn
 	conn.timeout = limit
 	call = l.Now()
-	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // its only effect is that the read fails
+	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // closing only makes reads and writes fail
 	replies, err := conn.Pipeline([][]string{cmd})
 	stop()
 	ret = l.Now()

@@ -64,7 +64,7 @@ type subscriber struct {
 // listen subscribes, receives messages for at most d, and unsubscribes.
 func (s *subscriber) listen(d time.Duration) error {
 	l, conn := s.load, s.conn
-	defer context.AfterFunc(l.ctx, func() { _ = conn.Close() })() // its only effect is that the read fails
+	defer context.AfterFunc(l.ctx, func() { _ = conn.Close() })() // closing only makes reads and writes fail
 	s.heard.Call = l.Now()
 	if err := conn.write([]string{"SUBSCRIBE", s.heard.Channel}); err != nil {
 		return err

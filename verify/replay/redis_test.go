@@ -297,8 +297,8 @@ func (f *family) streams() []string {
 	return []string{"xdel", k, f.lastID(), f.lastID()}
 }
 
-// lastID returns the id of an entry that may exist. The id "*" is computed from
-// the entry's clock, which the recorder sets.
+// lastID returns the id of a stream entry that may exist. The state machine
+// computes the id "*" from the clock of the log entry, which writer.entry sets.
 func (f *family) lastID() string {
 	return strconv.Itoa(10*f.rng.IntN(max(f.n, 1))+wallStart) + "-0"
 }
