@@ -389,7 +389,7 @@ func TestDeferred_Most(t *testing.T) {
 	full := snapshotOf(t, q.m)
 	for _, words := range [][]string{{"FLUSHALL"}, {"FLUSHDB"}, {"SWAPDB", "0", "1"}} {
 		least, entries := time.Duration(math.MaxInt64), 0
-		for range 3 { // other programs may disturb an attempt
+		for tries := 0; least >= 10*time.Millisecond && tries < 10; tries++ { // other programs may disturb a try
 			copied := *q
 			copied.m, copied.seq = restore(t, full), maps.Clone(q.seq)
 			var longest time.Duration
@@ -399,7 +399,7 @@ func TestDeferred_Most(t *testing.T) {
 			}
 		}
 		if least >= 10*time.Millisecond {
-			t.Errorf("%s: in each of three attempts, an entry took %v or more of processor time", words[0], least)
+			t.Errorf("%s: in each of ten tries, an entry took %v or more of processor time", words[0], least)
 		}
 		longest := least
 		t.Logf("%s: %d entries, the longest took %v of processor time", words[0], entries, longest)
@@ -434,7 +434,7 @@ func TestDeferred_Resume(t *testing.T) {
 	}
 	full := snapshotOf(t, q.m)
 	least, entries := time.Duration(math.MaxInt64), 0
-	for range 3 { // other programs may disturb an attempt
+	for tries := 0; least >= 10*time.Millisecond && tries < 10; tries++ { // other programs may disturb a try
 		copied := *q
 		copied.m, copied.seq = restore(t, full), maps.Clone(q.seq)
 		var longest time.Duration
@@ -444,7 +444,7 @@ func TestDeferred_Resume(t *testing.T) {
 		}
 	}
 	if least >= 10*time.Millisecond {
-		t.Errorf("in each of three attempts, an entry took %v or more of processor time", least)
+		t.Errorf("in each of ten tries, an entry took %v or more of processor time", least)
 	}
 	t.Logf("%d entries, the longest took %v of processor time", entries, least)
 }
