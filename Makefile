@@ -8,7 +8,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 
 # All targets compile with the same settings, so that Go compiles each package once
-# for the program, the tests and the checks. Only make race needs cgo. -buildvcs is
+# for the program, the tests and the checks. Only "make race" needs cgo. -buildvcs is
 # off, because Go finds no commit in a worktree of git or in an exported tree.
 export CGO_ENABLED := 0
 export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -buildvcs=false
@@ -22,24 +22,24 @@ STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
 TEST_TIMEOUT ?= 20m
 RACE_TIMEOUT ?= 25m
 RACE_PKGS    ?= ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
-# make race skips these tests. They are long loops of a single goroutine, which
+# "make race" skips these tests. They are long loops of a single goroutine, which
 # cannot have a race.
 RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis))$$
-# The code of fsm starts no goroutine (TestPurity), so make race runs only those of
-# its tests that read one machine from several goroutines.
+# The code of fsm starts no goroutine (TestPurity), so "make race" runs only those
+# tests of fsm that read one machine from several goroutines.
 RACE_FSM     ?= Concurrent
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
-# The axes that make growth measures, separated by commas, or "all".
+# The axes that "make growth" measures, separated by commas, or "all".
 GROWTH       ?= all
 # -count=1 runs the comparisons even if their results are cached. CI sets COUNT=,
 # because it has just run them with "make test".
 COUNT        ?= -count=1
 SEEDS        ?= 400
-# The first seed of make sim.
+# The first seed of "make sim".
 FIRST        ?= 1
-# The time after which make sim begins no further seed. 0 means no limit.
+# The time after which "make sim" begins no further seed. 0 means no limit.
 BUDGET       ?= 0
 VIRTUAL      ?= 60s
 EPISODES     ?= 22
@@ -48,14 +48,14 @@ HOURS        ?= 8
 CHAOS        ?=
 CONTROLS     ?=
 IMAGES       ?= 600
-# make controls runs only the injected bugs that these programs must find, separated
-# by commas. The programs are sim,images,chaos,fsm,cluster,compat. Empty means all.
+# "make controls" runs only the injected bugs that these programs must find. They are
+# separated by commas: sim,images,chaos,fsm,cluster,compat. Empty means all.
 PROGRAMS     ?=
-# A regular expression for the names of the injected bugs that make controls runs.
+# A regular expression for the names of the injected bugs that "make controls" runs.
 # Empty means all.
 ONLY         ?=
-# The revision that make upgrade-test mixes with this tree: the latest release. While
-# there is no release, it is the last commit before feature version 2 (see
+# The revision that "make upgrade-test" mixes with this tree: the latest release.
+# While there is no release, it is the last commit before feature version 2 (see
 # fsm/feature.go): the newest program that does not report a feature version.
 OLD          ?= $(or $(shell git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null),5bd6d7c)
 UPGRADES     ?= 4

@@ -17,7 +17,7 @@ import (
 const DefaultUser = "default"
 
 // maxPasswords bounds the passwords of a user. If a user had more passwords,
-// its rules would exceed 64 KiB, which the log does not accept.
+// its rules would be longer than fsm.MaxUserBytes.
 const maxPasswords = 64 << 10 / (2*sha256.Size + 1)
 
 // User is a user with its rules. It is immutable except for SetPassword: Apply

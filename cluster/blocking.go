@@ -126,7 +126,7 @@ func (ws *waits) waiting(origin uint64, w *wait, pos fsm.Pos) {
 	ws.look(origin, again)
 }
 
-// end removes a wait. left says that the state machine may still contain its
+// end removes a wait. If left is set, the state machine may still contain its
 // waiter.
 func (ws *waits) end(origin uint64, w *wait, left bool) {
 	ws.mu.Lock()

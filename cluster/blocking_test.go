@@ -346,7 +346,7 @@ func TestWaits_Unblock(t *testing.T) {
 		wg.Wait()
 		n := cl.number(t, "llen", "q")
 		if (reply != nil) == (n == 1) {
-			t.Fatalf("round %d: the wait ended with %q, and the list holds %d elements: the element must be in one of them", i, reply, n)
+			t.Fatalf("round %d: the wait ended with %q, and the list holds %d elements, want the element either in the reply or in the list", i, reply, n)
 		}
 		if reply != nil {
 			given++
@@ -355,7 +355,7 @@ func TestWaits_Unblock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d of 100 were served first", given)
+	t.Logf("%d of 100 waits were served before Unblock ended them", given)
 	// A client that disconnects takes no element.
 	w.begin(t, "blpop", "q", "0")
 	w.s.Abandon()

@@ -164,7 +164,8 @@ func TestCostly_PipelineOfReplies(t *testing.T) {
 			t.Fatalf("%s: %d scripts: %q, %v", id, scripts, clip(replies), err)
 		}
 		c.client(id).want(t, bulk(strconv.Itoa((i+1)*scripts)), "GET", "n")
-		// One refusal of the whole pipeline, one of each half, and four quarters.
+		// One entry contains the refusal of the whole pipeline, two contain the
+		// refusals of its halves, and four contain its quarters.
 		grown, n := bytes()-bytesBefore, last()-lastBefore
 		if grown < scripts*float64(len(value)) || n < 7 {
 			t.Errorf("%s: %.0f bytes in %d entries, want at least 7 entries", id, grown, n)
@@ -177,8 +178,9 @@ func sha1Of(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Below fsm.FeatureParts, a read of a script that writes does not fail. So no
-// script is executed as a read, and each script is executed exactly once.
+// Below fsm.FeatureParts, a read does not fail with fsm.ErrUnlogged when its
+// script tries to write. So no script is executed as a read, and each script is
+// executed exactly once.
 func TestCostly_ScriptsBelowFeatureParts(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3)

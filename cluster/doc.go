@@ -99,8 +99,8 @@
 //   - one goroutine writes each backup that a client reads.
 //
 // raftlog owns the asynchronous log writer, which ends after raft. A leadership
-// owns propose and keepTime. The mux owns one goroutine for each stream that it
-// serves. The forwarder owns the goroutines that answer the clients of a large
+// owns propose and keepTime. The rpc.Mux owns one goroutine for each stream that
+// it serves. The forwarder owns the goroutines that answer the clients of a large
 // entry.
 //
 // # Requirements on the caller

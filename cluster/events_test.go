@@ -151,7 +151,7 @@ func TestEvents_MissedBySnapshot(t *testing.T) {
 	c.net.heal()
 	eventually(t, "a snapshot to be restored", func() bool { _, _, missed := l.got(); return missed == 1 })
 	cl.want(t, ":0\r\n", "publish", "news", "after")
-	eventually(t, "the message after it", func() bool { m, _, _ := l.got(); return len(m) == 1 && m[0] == "after" })
+	eventually(t, "the message to arrive", func() bool { m, _, _ := l.got(); return len(m) == 1 && m[0] == "after" })
 }
 
 // OwnEventsDelivered calls its function (the mark) after the events of the group,
@@ -273,9 +273,9 @@ func TestEvents_OwnPieces(t *testing.T) {
 	}
 }
 
-// A wait with own set ends only when the node's own state machine has queued
-// the events of the entry that served the wait, even if the leader reports the
-// wait's end earlier.
+// If the argument own of Block is true, the wait ends only when the node's own
+// state machine has queued the events of the entry that served the wait, even if
+// the leader reports the wait's end earlier.
 func TestWaits_Own(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

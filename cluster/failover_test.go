@@ -277,7 +277,7 @@ func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	c.caughtUp()
 	select {
 	case got := <-r:
-		t.Fatalf("the reply came through the cut: %q, %v", got.reply, got.err)
+		t.Fatalf("n2 got the reply that the network must discard: %q, %v", got.reply, got.err)
 	default:
 	}
 

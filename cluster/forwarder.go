@@ -35,9 +35,9 @@ type forwarder struct {
 	closed  bool
 	removed bool // this node is not a member: see expel
 	writes  link // nil while there is no leader
-	// pending holds the groups from number first on, in order. When the outcome
-	// of a group is known, nil takes its place until all groups before it have
-	// an outcome too.
+	// pending[i] is the group with the number first+i. When the outcome of a
+	// group is known, nil takes its place until all groups before it have an
+	// outcome too.
 	first   uint64
 	pending []*call
 	// unsent holds the groups that wait for a leader and have no number yet.
@@ -494,8 +494,9 @@ func (fw *forwarder) giveUp() {
 	fw.endUnknown(unknown)
 }
 
-// abandonLocked replaces with abandoned each sent group for which match returns
-// true, and returns the replaced groups. mu must be held.
+// abandonLocked puts the call abandoned in place of each sent group for which
+// match returns true, and returns the groups that it has replaced. mu must be
+// held.
 func (fw *forwarder) abandonLocked(match func(*call) bool) (unknown []*call) {
 	for i, c := range fw.pending {
 		if c != nil && c != abandoned && match(c) {

@@ -257,8 +257,8 @@ func TestChangeError(t *testing.T) {
 	}
 }
 
-// TestBlocked checks that blocked counts only the groups whose command waits. The
-// proposer does not wait for the next command of these clients.
+// TestBlocked checks that the function blocked counts only the groups whose command
+// waits. The proposer does not wait for the next command of their clients.
 func TestBlocked(t *testing.T) {
 	groups := []fsm.GroupResult{{Reply: []byte("+OK\r\n")}, {Reply: []byte("@4194305 0\r\n")}, {}}
 	if got := blocked(groups); got != 1 {

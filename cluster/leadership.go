@@ -42,12 +42,12 @@ type leadership struct {
 	floor atomic.Int64
 
 	reads   *readindex.Rounds[reader]
-	scripts fsm.ScriptRunner // runs scripts with host until the leadership ends
+	scripts fsm.ScriptRunner // runs scripts with leaderParts.host until the leadership ends
 
 	suspender suspender     // used only by keepTime
 	pulse     *pulse.Ticker // the ticker of keepTime
 	links     chan struct{} // capacity 1: a link has begun or ended
-	deferred  chan struct{} // capacity 1: an entry has left waiters to be served
+	deferred  chan struct{} // capacity 1: waiters remain that the next entry must serve
 	// partNumbers is held while a group of partSession gets its number.
 	partNumbers sync.Mutex
 

@@ -123,10 +123,10 @@ func (ld *leadership) propose() {
 		ld.stats.Entries.Add(1)
 		ld.stats.EntryGroups.Observe(float64(groups))
 		ld.stats.EntryBytes.Observe(float64(len(entry)))
-		// Ignore the future: the state machine delivers the results in log
-		// order. A future that fails means that the node is no longer leader,
-		// and then the leadership is closed. Apply returns when raft's main
-		// loop has accepted the entry.
+		// Ignore the raft.ApplyFuture: the state machine delivers the results in
+		// log order. A future that fails means that the node is no longer
+		// leader, and then the leadership is closed. Apply returns when raft's
+		// main loop has accepted the entry.
 		ld.raft.Apply(entry, 0)
 		if groups > 0 {
 			failpoint.Hit(failpoint.EntryProposed)

@@ -17,7 +17,8 @@ import (
 // has added it with "holdfast member add". Adding a node commits a
 // configuration entry that makes it a non-voter, so the permission survives the
 // loss of the leader. A non-voter counts for no majority, and no candidate asks
-// it for a vote. A node that is added and never started therefore does no harm.
+// it for a vote. So a node that is added and never started delays no write and no
+// election. It only prevents a raise of the feature version: see package features.
 //
 // A node with an empty directory is admitted if it is a non-voter: since the
 // node was added, none of its votes and acknowledgments has counted.

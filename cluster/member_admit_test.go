@@ -34,8 +34,8 @@ func (c *testCluster) add(id string) {
 }
 
 // listed reports whether a node is a member, and whether it is a voter,
-// according to another node. id names the node in question, and at names the
-// node that listed asks.
+// according to another node. The argument id names the node in question, and at
+// names the node that is asked.
 func (c *testCluster) listed(at, id string) (voter, ok bool) {
 	for _, m := range c.node(at).ClusterStatus(context.Background()) {
 		if m.ID == id {

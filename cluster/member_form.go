@@ -100,7 +100,7 @@ var errWaiting = errors.New("waiting")
 func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	mine := f.stores.Identity()
 	var absent []string
-	var refused error // why the first member that refused this node did so
+	var refused error // why this node cannot join through the first member that answered
 	var differs error // the error about the first node without data whose --peers differ
 	clusterID := mine.ClusterID
 	known := f.features.Reports() // highest feature version that all nodes found so far know

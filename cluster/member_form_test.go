@@ -248,8 +248,8 @@ func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	c.wantFatal("n5", cluster.ErrWiped.Error())
 }
 
-// A leader that is cut off must not admit a node, because its members may be
-// outdated.
+// A leader that is cut off must not admit a node, because its list of members
+// may be outdated.
 func TestJoin_LeaderCutOff(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections)
@@ -290,7 +290,7 @@ func TestJoin_CutShort(t *testing.T) {
 	}
 	c.isolate("n4")
 	c.open("n4")
-	eventually(t, "n4 to miss the cluster", func() bool {
+	eventually(t, "n4 to wait for a member of the cluster", func() bool {
 		return strings.Contains(c.node("n4").Status().Detail, "for a member of the cluster")
 	})
 	c.net.refuse(rpc.ServiceRaft, "n4") // n4 gets no data
@@ -421,7 +421,7 @@ func TestJoin_OtherCluster(t *testing.T) {
 func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	c.fill("n1", 300) // more than a node may be behind
+	c.fill("n1", 300) // more entries than a node may be behind when it becomes a voter
 	c.transfer("n1")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.add("n4")

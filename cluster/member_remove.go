@@ -92,8 +92,9 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 const tellLimit = 500 * time.Millisecond
 
 // tellRemoved tells a node that it was removed, so that it stops sending the
-// commands of its clients while this leader still serves its streams. A node
-// that does not receive this message finds out by itself: see removalWatch.
+// commands of its clients while this leader still serves the node's streams. A
+// node that does not receive this message finds out by itself: see
+// removalWatch.
 func (ms *membership) tellRemoved(ctx context.Context, m member.Member) {
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()

@@ -24,9 +24,10 @@ type removalWatch struct {
 	founder *founder
 	// changed is called after removed has changed.
 	changed func(removed bool)
-	// now, of capacity 1, makes keep ask at once. It receives a token when the
-	// leader has reported to this node that this node was removed, or has
-	// refused a link because this node is not a member.
+	// now has the capacity 1. A token in it makes the goroutine of keep ask at
+	// once. It receives a token when the leader has reported to this node that
+	// this node was removed, or has refused a link because this node is not a
+	// member.
 	now chan struct{}
 
 	unlisted unlisted      // used only by keep
@@ -190,10 +191,10 @@ func (w *removalWatch) ask() (leader member.Member, client string, gone bool) {
 	return member.Member{}, "", false
 }
 
-// checkTwin looks for another process that runs as this node, because the data
-// directory was copied or the address is wrong. It asks at the address that
-// this node advertises, and at the address under which the leader lists this
-// node.
+// checkTwin looks for another process that runs as this node. There may be one
+// if the data directory was copied or the address is wrong. checkTwin asks at
+// the address that this node advertises, and at the address under which the
+// leader lists this node.
 func (w *removalWatch) checkTwin() {
 	for _, addr := range []string{w.cfg.AdvertisePeerAddr, w.listedAt} {
 		if addr != "" {

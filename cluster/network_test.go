@@ -277,8 +277,8 @@ func (n *network) freeze(service rpc.Service, from, to string) int {
 }
 
 // stall delays the bytes that the acceptor sends on the existing connections for
-// a service, until flow is called. The dialer is the node from, and the acceptor
-// is the node to.
+// a service, until flow is called. The argument from is the dialer, and the
+// argument to is the acceptor.
 func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) { r.back.Store(&stalled) })
@@ -307,9 +307,10 @@ type straggler struct {
 }
 
 // straggle delays the bytes on the next connection for a service from one node
-// to another. The first writes of the dialer, as many as after, pass at once.
-// The later writes arrive when flow is called, even if the dialer already uses
-// a newer connection. caught is closed when something is delayed.
+// to another. The first writes of the dialer pass at once; the argument after
+// is their number. The later writes arrive when flow is called, even if the
+// dialer already uses a newer connection. caught is closed when something is
+// delayed.
 func (n *network) straggle(service rpc.Service, from, to string, after int) (caught <-chan struct{}, flow func()) {
 	s := &straggler{service, from, to, after, make(chan struct{}), make(chan struct{})}
 	n.mu.Lock()

@@ -303,10 +303,10 @@ func TestUnknownOutcome(t *testing.T) {
 			c.net.heal()
 			c.open(rest...)
 			c.ready(c.ids()...)
-			// The abandoned numbers do not block later groups.
+			// The two groups whose outcome is unknown do not block later groups.
 			n := cl.number(t, "GET", "n")
 			if n < 1 || n > 3 {
-				t.Errorf("counter is %d after one acknowledged and two unknown increments, want 1 to 3", n)
+				t.Errorf("counter is %d after a SET to 1 and two increments with an unknown outcome, want 1 to 3", n)
 			}
 			for i := range int64(10) {
 				if got := c.client(at).number(t, "INCR", "n"); got != n+i+1 {

@@ -31,8 +31,8 @@ type raftInstance struct {
 // run makes r the node's instance of raft. It returns false if the node has
 // begun to close. Then the caller must shut r down.
 //
-// Close ends environment.ctx before it calls running. So either run sees that
-// the context has ended, or Close sees r and shuts it down.
+// Node.Close ends environment.ctx before it calls ri.running. So either ri.run
+// sees that the context has ended, or Node.Close sees r and shuts it down.
 func (ri *raftInstance) run(r *raft.Raft, t *transport.Transport) bool {
 	ri.mu.Lock()
 	defer ri.mu.Unlock()

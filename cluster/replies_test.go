@@ -50,7 +50,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 		t.Skip("copies hundreds of megabytes")
 	}
 	t.Parallel()
-	c := start(t, 3, func(o *cluster.Options) { // the links must not change with the leader
+	c := start(t, 3, func(o *cluster.Options) { // a change of leader would replace the links
 		o.HeartbeatTimeout, o.LeaseTimeout, o.LeaderWait = 6*time.Second, 6*time.Second, 30*time.Second
 	})
 	leader := c.leader()

@@ -114,7 +114,7 @@ func (ld *leadership) yielding() func() error {
 // exceeds one. For a single operation that exceeds a budget, see single. Other
 // clients' commands are executed between the pieces, as in any pipeline, so a
 // pipeline with many slow scripts delays them no longer than one slow script
-// does. inPieces reports each piece that may write to s.piece: see OnPiece.
+// does. inPieces calls s.piece for each piece that may write: see OnPiece.
 //
 // If a client sends a pipeline of writes and closes its connection, the
 // pipeline is still executed. But once the client has left and the replies

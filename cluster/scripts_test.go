@@ -513,9 +513,10 @@ func TestScripts_Transaction(t *testing.T) {
 	if err != nil || !strings.HasPrefix(got, "*6\r\n:1\r\n-ERR script exceeded its time limit (60 ms)") || !strings.HasSuffix(got, "\r\n:2\r\n") || strings.Count(got, "-ERR") != 4 {
 		t.Errorf("transaction answered %q, %v, want two integers and four errors about the time limit", got, err)
 	}
-	// The brief run, two dry runs and the execution. On a slow machine, the time of a
-	// run may be over before its first script begins. If a dry run did not end at the
-	// first script that loops, there would be 13 runs.
+	// The expected runs are one brief run, two dry runs, and four scripts in the
+	// execution. On a slow machine, the time of a run may be over before its first
+	// script begins. If a dry run did not end at the first script that loops, there
+	// would be 13 runs.
 	if runs, most := l.runs.Load(), int64(1+2+4); runs < 1 || runs > most {
 		t.Errorf("%d runs, want 1 to %d", runs, most)
 	}

@@ -65,8 +65,8 @@ type statusReporter struct {
 type stateReader struct {
 	mu   sync.Mutex
 	last stateSummary
-	// reading is closed when the goroutine that waits for the lock has set last. It
-	// is nil if there is no such goroutine.
+	// reading is closed when the goroutine that waits for the lock has set the
+	// field last. It is nil if there is no such goroutine.
 	reading chan struct{}
 }
 

@@ -85,10 +85,10 @@ type transfers struct {
 	busy atomic.Bool // set while a transfer is in progress
 }
 
-// Transfer transfers leadership and returns a description of what was done. to
-// is the id of the node that is to lead. If to is "", the most up-to-date live
-// voter is to lead. Transfer works on any node. A transfer to the node that
-// already leads succeeds immediately.
+// Transfer transfers leadership and returns a description of what was done. The
+// argument to is the id of the next leader. If it is "", the most up-to-date
+// live voter becomes the next leader. Transfer works on any node. A transfer to
+// the node that already leads succeeds immediately.
 func (n *Node) Transfer(ctx context.Context, to string) (done string, err error) {
 	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opTransfer, Node: to})
 	return reply.Done, err
@@ -223,8 +223,8 @@ func (t *transfers) target(ctx context.Context, to string) (member.Member, error
 	return best.m, nil
 }
 
-// behind returns the error for a target whose log ends at index while the
-// leader's log ends at last.
+// behind returns the error for a target whose log ends at the log index index.
+// The leader's log ends at the log index last.
 func behind(m member.Member, index, last uint64) error {
 	return fmt.Errorf("%s is too far behind: its log ends at index %d, that of the leader at %d", m.ID, index, last)
 }

@@ -11,16 +11,17 @@ import (
 )
 
 // crowdSize is the number of clients that wait on the node that fails.
-// crowdParts is the minimum number of parts in which the leader removes the
-// waiters of these clients with smallParts.
+// crowdParts is the minimum number of parts in which a leader with the option
+// smallParts removes the waiters of these clients.
 const crowdSize, crowdParts = 300, crowdSize / 6
 
 // smallParts makes the leader remove only a few waiters with each entry.
 func smallParts(o *cluster.Options) { o.WaiterWork = 10 * time.Microsecond }
 
-// patientLeader makes the leader keep the waiters of a node without a link for an
-// hour. Before the leader accepts commands of a later start, it spends up to 12
-// seconds, times slowdown, on the removal of the waiters of the earlier start.
+// patientLeader makes the leader keep the waiters of a node for an hour after
+// the node has lost its link. Before the leader accepts commands of a later
+// start, it spends up to 12 seconds, times slowdown, on the removal of the
+// waiters of the earlier start.
 func patientLeader(o *cluster.Options) {
 	o.WaiterGrace, o.LeaderWait = time.Hour, slowdown*40*time.Second
 }
@@ -47,8 +48,8 @@ func (c *testCluster) crowd(id string) {
 	c.caughtUp()
 }
 
-// parts returns how many groups a leader has proposed to remove the waiters of
-// earlier starts, according to the state of a node.
+// parts returns how many groups of a leader have removed waiters of earlier
+// starts, according to the state of a node.
 func (c *testCluster) parts(id, leader string) (n uint64) {
 	part := c.node(leader).PartSession()
 	c.node(id).View(func(m *fsm.Machine) { n = m.Session(part).LastSeq })

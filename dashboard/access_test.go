@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// fakeNode is a node with one member.
+// fakeNode is the only node of a cluster.
 type fakeNode struct{}
 
 func (fakeNode) ID() string                                        { return "n1" }

@@ -159,7 +159,7 @@ func explain(err error) (code int, e apiError) {
 	return http.StatusInternalServerError, e
 }
 
-// status asks all members for their state.
+// status returns the state of all members, at most statusShare old.
 func (d *Dashboard) status(ctx context.Context) Status {
 	return d.lastStatus.get(statusShare, func() Status {
 		nodes := d.cfg.Node.ClusterStatus(context.WithoutCancel(ctx))
@@ -172,7 +172,8 @@ type Traffic struct {
 	Nodes map[string]traffic.Series `json:"nodes"`
 }
 
-// traffic asks all nodes for their samples.
+// traffic returns the samples of all nodes. It asks the nodes only if the last
+// answer is older than trafficShare.
 func (d *Dashboard) traffic(ctx context.Context, query string) Traffic {
 	last := &d.lastRecent
 	if query == "day" {
@@ -194,8 +195,8 @@ func (d *Dashboard) askTraffic(ctx context.Context, query string) Traffic {
 	return t
 }
 
-// number returns a parameter that is a number from 1 to most, or def if it is
-// missing.
+// number returns a parameter that is a number from 1 to the argument most, or def
+// if the parameter is missing.
 func number(r *http.Request, name string, def, most int) (int, error) {
 	text := r.FormValue(name)
 	if text == "" {

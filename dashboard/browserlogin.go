@@ -108,7 +108,7 @@ func (s *browserLogins) end(n *browserLogin) {
 	s.remove(n)
 }
 
-// remove ends a login, as end does. The caller holds s.mu.
+// remove ends a login, as the method end does. The caller holds s.mu.
 func (s *browserLogins) remove(n *browserLogin) {
 	delete(s.all, n.id)
 	if n.conn != nil {

@@ -17,8 +17,8 @@ import (
 const (
 	// requestLimit bounds each wait of a request to the API: for its share of a
 	// quota, for its connection, and for the replies of the node. It is longer
-	// than the time that a node waits for a leader, so that the node's own
-	// error arrives first.
+	// than the time that a node waits for a leader by default, so that the
+	// node's own error arrives first.
 	requestLimit = 10 * time.Second
 	// replyBytes bounds the replies of the node to one request.
 	replyBytes = 8 << 20
@@ -52,7 +52,7 @@ var (
 )
 
 // pipe is the client's end of a connection within the process. Several clients may
-// use it one after another, so their Close has no effect.
+// use it one after another, so its method Close has no effect.
 type pipe struct {
 	net.Conn
 	left int // bytes that may still be read

@@ -44,7 +44,7 @@ type Node interface {
 	// Watch returns a channel that receives a value after a change of the leader
 	// or of PeerHealth, until stop is called.
 	Watch() (changed <-chan struct{}, stop func())
-	// SetReporter sets the function that answers queries. Any node sends them
+	// SetReporter sets the function that answers the queries that nodes send
 	// with Reports.
 	SetReporter(f func(query string) ([]byte, error))
 	// Reports sends a query to the reporters of all nodes.

@@ -90,8 +90,8 @@ func (e *Events) add(ev Event) {
 	}
 }
 
-// onAdd sets the function that add calls after each event. The function must
-// not block.
+// onAdd sets the function that the method add calls after each event. The
+// function must not block.
 func (e *Events) onAdd(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -217,8 +217,8 @@ const (
 	sameNotice = 30 * time.Second
 )
 
-// ownEvents returns the events of this node with a higher id than after, and the
-// newest entries of its slow log. The newest event comes first.
+// ownEvents returns the events of this node whose id is higher than the argument
+// after, and the newest entries of its slow log. The newest event comes first.
 func (d *Dashboard) ownEvents(after uint64) EventList {
 	own := EventList{Node: d.cfg.Node.ID()}
 	own.Events, own.Last = d.cfg.Events.since(after)

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/health"
 )
 
-// members is a node with other members. others contains their answers to queries.
+// members is a node of a cluster with three members. others contains the answers of
+// the other two to queries, by id.
 type members struct {
 	fakeNode
 	others map[string]any

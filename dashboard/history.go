@@ -123,7 +123,8 @@ func (d *Dashboard) lockHistory(r *http.Request) (any, error) {
 	return answer, err
 }
 
-// withoutNode returns a request that asks all nodes.
+// withoutNode returns a copy of r without the parameter node, so that gather asks
+// all nodes.
 func withoutNode(r *http.Request) *http.Request {
 	c := r.Clone(r.Context())
 	c.Form.Del("node")

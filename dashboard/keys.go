@@ -44,8 +44,8 @@ type Key struct {
 	// Preview is the beginning of a string, or some elements of a collection that
 	// is not large.
 	Preview string `json:"preview,omitempty"`
-	// Denied is set if the user may not read the key or its value. Then some of
-	// the other fields are missing.
+	// Denied is set if the user may not run TYPE for the key, or GETRANGE for a
+	// string. Then some of the other fields are missing.
 	Denied bool `json:"denied,omitempty"`
 }
 

@@ -43,7 +43,7 @@ func (r *reports) of(query string) *shared[map[string][]byte] {
 
 // gather calls add with the answer of each node to a query. own returns the answer
 // of this node; gather asks the other nodes. It returns the members that have not
-// answered. If the request has the parameter node, gather asks only that node.
+// answered. If the request has the parameter node, gather considers only that node.
 func gather[T any](d *Dashboard, r *http.Request, query string, own func() T, add func(T)) (silent []string) {
 	only, self := r.FormValue("node"), d.cfg.Node.ID()
 	silent = []string{}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/dashboard/traffic"
 )
 
-// sampledNode is a node whose other member is n2. n2 has taken some samples.
+// sampledNode is a node of a cluster. The other node, n2, has taken some samples.
 type sampledNode struct {
 	fakeNode
 	taken *atomic.Int64 // number of samples that n2 has taken

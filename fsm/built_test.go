@@ -161,7 +161,7 @@ func (f *feed) list(words ...string) (all []string) {
 }
 
 // TestBuilt_Shared checks that a result and its source are independent although
-// they share nodes: a change of one does not change the other.
+// they share tree nodes: a change of one does not change the other.
 func TestBuilt_Shared(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

@@ -123,7 +123,7 @@ func TestCollections_ReplyTooLarge(t *testing.T) {
 }
 
 // TestCollections_Clones checks that a clone does not change when the machine
-// or another clone changes, even if COPY makes keys share nodes.
+// or another clone changes, even if COPY makes keys share tree nodes.
 func TestCollections_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(collections()...)

@@ -110,7 +110,7 @@ func TestConsumers_Golden(t *testing.T) {
 }
 
 // TestConsumers_Clones checks that a clone does not change when the machine or
-// another clone changes, even if COPY makes keys share nodes.
+// another clone changes, even if COPY makes keys share tree nodes.
 func TestConsumers_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(consumers()...)

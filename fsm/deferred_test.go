@@ -520,7 +520,7 @@ func TestDeferred_ResumeServes(t *testing.T) {
 		t.Errorf("%d clients of the node were served, want %d", got, want)
 	}
 	if got := len(second.served); got != left {
-		t.Errorf("%d clients behind were served, want the %d whose list was left to them", got, left)
+		t.Errorf("%d clients that waited behind others were served, want %d, one for each client that left", got, left)
 	}
 	if got, want := q.m.Waiting(), most/5+most*3/5-left; got != want {
 		t.Errorf("%d clients still wait, want %d", got, want)

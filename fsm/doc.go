@@ -44,9 +44,9 @@
 // # Commands
 //
 // The commands on keys are in package command. They read and change the state
-// through Ctx. This package has the command table and the commands that belong
-// to the state machine itself, such as those about scripts, functions, messages,
-// settings, users and waiters.
+// through Ctx. This package has the type of the command table, and the commands
+// that belong to the state machine itself, such as those about scripts,
+// functions, messages, settings, users and waiters.
 //
 // The packages that this one imports do not depend on commands. Some of them
 // are keyspace (the databases and their values), container (the containers of

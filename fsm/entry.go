@@ -62,7 +62,8 @@ const entryHeaderSize = 64
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Header contains the fields that a leader sets in every entry.
+// Header is the header of an entry. In a TermStart, the leader sets only Term
+// and Wall.
 type Header struct {
 	Term  uint64 // term of the leadership that built the entry: see the term fence
 	Stamp int64  // lease clock, nanoseconds since the cluster was formed

@@ -20,7 +20,7 @@ import (
 // Programs of the feature versions 0 and 1 take the version from the TermStart
 // of each leadership, and they do not report which versions they know.
 const (
-	// FeatureAbsent gives absent keys versions for WATCH: see removed.
+	// FeatureAbsent gives absent keys versions for WATCH: see the type removed.
 	FeatureAbsent = 1
 	// FeatureMend changes the meaning of entries in these ways:
 	//   - If an entry contains sessions of two starts of a node, the groups of
@@ -76,7 +76,7 @@ const (
 	//   - LOCK INFO and LOCK LIST describe values of this type, and LOCK HELP
 	//     describes the new options.
 	//   - A grant does not pass to the next waiter if it was renewed (see
-	//     answered).
+	//     Ctx.answered).
 	//   - A node must claim every grant that its waiter got.
 	FeatureShared = 7
 
@@ -100,9 +100,9 @@ const (
 	//     that it removes. Below this version, a call that names waiters has no
 	//     effect.
 	//   - When a waiter leaves its queues, or its session is resumed or passed
-	//     over, the machine checks only those of its keys that may satisfy a
-	//     waiter (see Ctx.mayServe). This may change the order in which it
-	//     serves the waiters of several keys.
+	//     over, the machine checks only those of the waiter's keys that may
+	//     satisfy a waiter (see Ctx.mayServe). This may change the order in
+	//     which the machine serves the waiters of several keys.
 	//   - If SET NX or SETNX succeeds because the key already has the value
 	//     (see SettingIdempotent), it renews the grant of the lock, so that the
 	//     grant does not pass to the next waiter.

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestReply_Encode: Encode writes the same bytes as Append, in pieces that are
-// hardly larger than the largest string. It stops at the first error of write.
+// TestReply_Encode: Encode passes the bytes that Append would append to its
+// argument write, in pieces that are hardly larger than the largest string.
+// Encode stops when write first returns an error.
 func TestReply_Encode(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	many := make([]fsm.Reply, 20_000)

@@ -38,7 +38,8 @@ type Group struct {
 	user string
 	// Write is set if an operation must go through the log.
 	Write bool
-	// Slow is set if an operation has the flag Slow, so that it may take long.
+	// Slow is set if an operation has the flag Slow, which says that the
+	// operation may take long.
 	Slow bool
 	// Costly is set if an operation is a costly read.
 	Costly bool

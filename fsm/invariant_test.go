@@ -381,8 +381,8 @@ func IdleLock(m *Machine) error {
 }
 
 // IdleQueue returns an error if the first waiter for a list or a sorted set can
-// be served. After an entry that leaves no deferred key, there must be no such
-// waiter.
+// be served. After an entry that leaves no deferred key, IdleQueue must return
+// nil.
 func IdleQueue(m *Machine) error {
 	var err error
 	checked := waitKey{db: -1}

@@ -301,10 +301,10 @@ func (c *Ctx) Change() {
 	c.changes++
 }
 
-// Disown gives the machine a new owner, so that the machine copies the nodes of
-// its collections before it changes them. A command must call Disown when it
-// makes two values share nodes. Otherwise, a change of one value would also
-// change the other.
+// Disown gives the machine a new owner, so that the machine copies the tree
+// nodes of its collections before it changes them. A command must call Disown
+// when it makes two values share tree nodes. Otherwise, a change of one value
+// would also change the other.
 func (c *Ctx) Disown() { c.m.disown() }
 
 func (m *Machine) disown() { m.owner = &container.Owner{} }
@@ -385,11 +385,13 @@ func (r *removed) add(owner *container.Owner, o *keyspace.Object) {
 	r.sums.Set(owner, i, r.sums.At(i)+uint64(o.Version))
 }
 
-// version returns the version of an absent key for WATCH. due is the object of
-// the key if the key has expired and is not removed yet, else nil. The version
-// is the sum of two parts: the sum of the bucket, as it will be when due is
-// removed, and exchanged. Both only grow, so the version changes whenever one of
-// them does. The version is 0 if both are 0, and always 0 below FeatureAbsent.
+// version returns the version of an absent key for WATCH. The parameter due is
+// the object of the key if the key has expired and is not removed yet, else nil.
+// The parameter exchanged is the position at which the keys of the database were
+// last exchanged at once. The version is the sum of this position and of the sum
+// of the bucket, as it will be when the expired key is removed. Both only grow,
+// so the version changes whenever one of them does. The version is 0 if both are
+// 0, and always 0 below FeatureAbsent.
 func (r *removed) version(hash uint64, due *keyspace.Object, exchanged Pos) Pos {
 	if !r.counts {
 		return 0
@@ -467,9 +469,10 @@ const (
 	expiryWork = 400_000
 	// expiryKeyWork is the work of expiring a key apart from its name, in steps.
 	// It is the cost of a removal after a clone of the machine was made. The
-	// tree and the index then copy the nodes that change. Without a clone, a
-	// removal costs a third of expiryKeyWork. The size of the value does not
-	// matter, because the garbage collector frees the value outside of Apply.
+	// database and the index of deadlines then copy the tree nodes that change.
+	// Without a clone, a removal costs a third of expiryKeyWork. The size of the
+	// value does not matter, because the garbage collector frees the value
+	// outside of Apply.
 	expiryKeyWork = 128
 	// expiryNameBytes is the number of bytes of a key's name that count as one
 	// step. The name has a cost because the events of the removal contain it.

@@ -248,8 +248,8 @@ func TestLimits_RepeatedKeys(t *testing.T) {
 	}
 }
 
-// TestLimits_Entry: XADD refuses an entry with more strings than a snapshot can
-// contain, and a snapshot with the largest entry can be read.
+// TestLimits_Entry: XADD refuses a stream entry with more strings than a snapshot
+// can contain, and a snapshot with the largest stream entry can be read.
 func TestLimits_Entry(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -258,7 +258,7 @@ func TestLimits_Entry(t *testing.T) {
 		f.add(slices.Concat([]string{"XADD", key, "*"}, slices.Repeat([]string{strings.Repeat("v", length)}, strs))...)
 		return f.send()
 	}
-	add("s", 2, 130<<10) // fills a block
+	add("s", 2, 130<<10) // fills a block of the snapshot
 	const refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
 	if got := add("s", 1_000_000, 6); got != refused {
 		t.Errorf("a million strings: %.100q, want an error", got)

@@ -26,8 +26,8 @@ type locks struct {
 	grants [Databases]*btree.BTreeG[granted]
 	delays lockdelay.Set
 	// unindexed counts the locks of each database that are not among grants: the
-	// strings for which unindexed is true, and the holders without a grant. Snapshots
-	// do not contain it.
+	// strings for which the function unindexed returns true, and the holders without
+	// a grant. Snapshots do not contain the numbers.
 	unindexed [Databases]int
 }
 
@@ -150,7 +150,7 @@ func (c *Ctx) GrantLock(o *keyspace.Object, g *Grant) {
 	c.granted(o, g)
 }
 
-// granted records a grant that has just been stored, with the token of o.
+// granted records g as the grant with the token of o. The caller has just stored o.
 func (c *Ctx) granted(o *keyspace.Object, g *Grant) {
 	g.Token, g.Key, g.Lease, g.Wall = o.Token, o.Key, c.now, c.wall
 	if n := c.served; n != nil {
@@ -402,12 +402,12 @@ func (m *Machine) LockCounts() (held, waiting int) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
-// The first waiter of a lock's queue that is not passed over gets the lock next.
-// Before it, the queue may have tens of thousands of waiters that are passed
-// over, until the leader has removed them in parts. Each command that looks for
-// the next waiter would visit them all. So the machine remembers, for each long
-// queue, a position up to which all its waiters are passed over. The next search
-// begins there.
+// A lock goes next to the first of the waiters in its queue that are not passed
+// over. Before this waiter, the queue may have tens of thousands of waiters that
+// are passed over, until the leader has removed them in parts. Each command that
+// looks for the next waiter would visit them all. So the machine remembers, for
+// each long queue, a position up to which all waiters in the queue are passed
+// over. The next search begins there.
 //
 // These positions are not part of the state, and no result depends on them. They
 // stay valid when waiters arrive or leave, because a new waiter is queued behind
@@ -426,13 +426,14 @@ type overtaken struct{ upTo map[waitKey]Pos }
 // are no longer passed over.
 func (o *overtaken) reset() { o.upTo = nil }
 
-// heir returns the first waiter in the queue of k at a position higher than
-// behind. It skips waiters that are passed over. It returns nil if no other waiter
-// is left. All waiters up to behind must have left the queue or be passed over.
+// heir returns the first waiter in the queue of k whose position is higher than the
+// parameter behind. It skips waiters that are passed over. It returns nil if no other
+// waiter is left. All waiters at lower positions, and the one at this position, must
+// have left the queue or be passed over.
 func (c *Ctx) heir(k waitKey, behind Pos) (heir *waiter) {
 	w := &c.m.waits
 	known := w.overtaken.upTo[k]
-	fromStart := behind <= known // the search then leaves no gap behind the known position
+	fromStart := behind <= known // the search then covers all positions after the known one
 	behind = max(behind, known)
 	skipped := 0
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {

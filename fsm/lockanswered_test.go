@@ -151,9 +151,9 @@ func TestLock_AnsweredBySetNX(t *testing.T) {
 }
 
 // TestLock_ReservedForWaiter: while the node of a waiting client is
-// disconnected for a short time, a free lock is reserved for this client. From
-// FeatureDelay on, no reply to a command of another client means that this
-// command has taken the lock.
+// disconnected for a short time, a free lock is reserved for this client. Below
+// FeatureDelay, SET with NX and GET returns null to another client, as if the
+// command had taken the lock. From FeatureDelay on, it returns an error.
 func TestLock_ReservedForWaiter(t *testing.T) {
 	for _, tc := range []struct {
 		features int

@@ -19,7 +19,8 @@ type cycled struct {
 	seq       uint64
 	stamp     int64
 	take, end string // commands of a cycle, with %d in the name of the key
-	// taken and ended are the times that the entries with take and end took.
+	// taken contains the durations of applying the entries with the command in
+	// the field take. ended contains those for the field end.
 	taken, ended []time.Duration
 }
 
@@ -110,8 +111,8 @@ func BenchmarkLockCycles(b *testing.B) {
 }
 
 // TestLockCycle_Allocations: a cycle of LOCK makes at most 2.5 more allocations
-// than a cycle of SET NX. They are for the grant and for the address of its
-// client.
+// than a cycle of SET NX. The additional allocations are for the grant and for
+// the address of its client.
 func TestLockCycle_Allocations(t *testing.T) {
 	set, lock := cyclesOf(t)
 	allocations := func(c *cycled) float64 {

@@ -48,8 +48,8 @@ func (l *listed) list(line string) (keys []string, cursor string) {
 	return keys, strings.Split(string(out), "\r\n")[2]
 }
 
-// walk returns the keys of all pages, and the units of work that they took. It
-// calls between, unless nil, after each page but the last.
+// walk returns the keys of all pages, and the units of work that they took. Unless
+// the function between is nil, walk calls it after each page except the last.
 func (l *listed) walk(options string, between func(page int)) (keys []string, steps int) {
 	l.t.Helper()
 	for cursor, page := "0", 0; ; page++ {

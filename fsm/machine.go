@@ -546,7 +546,7 @@ type serving struct {
 	lockEnd, removedBy string
 	// delaySteps counts the steps of delayOf, for expireDue.
 	delaySteps int
-	// acquires is set while a native script in the map acquiring runs.
+	// acquires is set during a native script that the map named acquiring contains.
 	acquires bool
 }
 

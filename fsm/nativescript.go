@@ -245,8 +245,9 @@ func (s *nativeRun) held(key []byte) (o *keyspace.Object, same bool, fail Reply)
 	return o, o != nil && o.Str == codec.View(s.argv[0]), None
 }
 
-// ifHeld calls then and returns its reply if the value of the first key is the
-// owner ARGV[1]. Otherwise, it returns the parameter other.
+// ifHeld calls the function then, and returns its reply, if the value of the first
+// key is the owner ARGV[1]. If the key is absent or has another string, ifHeld
+// returns the parameter other.
 func (s *nativeRun) ifHeld(other Reply, then func(o *keyspace.Object) Reply) Reply {
 	o, same, fail := s.held(s.keys[0])
 	switch {
@@ -507,8 +508,9 @@ func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 }
 
 // redissonLock increments the count of the holder ARGV[2] in a hash. If the
-// lock has another holder, it returns the remaining time of the lock. HINCRBY
-// is the only call that can fail, and it is the first call that writes.
+// lock has another holder, it returns the remaining time of the lock. Once the
+// type of the key has been checked, only HINCRBY can fail, and it is the first
+// call that writes.
 func redissonLock(s *nativeRun) Reply {
 	s.reads()
 	o, wrong := s.LookupType(s.keys[0], keyspace.TypeHash)

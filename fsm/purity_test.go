@@ -20,11 +20,11 @@ import (
 // pureImports are the packages outside of fsm that fsm and the packages below it
 // may import, with a reason where one is needed.
 var pureImports = map[string]string{
-	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "hash/crc64": "", "iter": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "codec.View",
+	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "hash/crc64": "", "iter": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "strings and byte slices that share memory, such as those of codec.View",
 	"unicode/utf8":             "",
 	"io":                       "WriteSnapshot and ReadSnapshot are handed a writer and a reader",
 	"math/big":                 "the sums of INCRBYFLOAT, in the width of Redis' long double on every machine",
-	"github.com/tidwall/btree": "the index of deadlines, the script cache",
+	"github.com/tidwall/btree": "sorted indexes, such as those of deadlines, scripts and waiters",
 }
 
 // pureMath are the functions of package math that fsm and the packages below it may

@@ -15,7 +15,7 @@ type ReadRequest struct {
 	// of the leadership. In a local read it is 0, which means the log's clock.
 	Now  int64
 	Wall int64  // wall clock in microseconds since 1970, 0 for the log's wall clock
-	Seed uint64 // seed for RANDOMKEY
+	Seed uint64 // seed of the random numbers, for example for RANDOMKEY
 	// Runner interprets the scripts of the group. Scripts are the scripts that
 	// run on this node. Runner and Scripts may be nil.
 	Runner  ScriptRunner

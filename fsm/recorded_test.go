@@ -21,8 +21,8 @@ import (
 // record makes TestRecorded write the log of the highest feature version.
 var record = flag.Bool("record", false, "record the log of the highest feature version in testdata/recorded")
 
-// recordedFile returns the name of a file with a recorded log. The program that
-// recorded the log had features as its highest feature version.
+// recordedFile returns the name of a file with a recorded log. The parameter
+// features is the highest feature version of the program that recorded the log.
 func recordedFile(features int) string {
 	return filepath.Join("testdata", "recorded", fmt.Sprintf("features-%d.gz", features))
 }

@@ -23,7 +23,7 @@ const (
 	kindArray
 	kindMap // elems are key, value, key, value
 	kindSet
-	kindDouble    // s is the text, if it differs from that of FormatDouble
+	kindDouble    // s is the text; if s is "", the text is that of FormatDouble
 	kindBoolean   // n is 0 or 1
 	kindBigNumber // s contains the digits
 	kindVerbatim  // elems[0], if present, is the format
@@ -148,8 +148,8 @@ func (r Reply) Text() string {
 
 // Append encodes the reply for a connection with RESP version proto (2 or 3).
 // It stops when a list grows beyond MaxReplyBytes, because such a reply is
-// never sent. Otherwise MGET of the same large value a million times would take
-// the memory of a million copies.
+// never sent. If it did not stop, MGET of the same large value a million times
+// would take the memory of a million copies.
 func (r Reply) Append(dst []byte, proto int) []byte {
 	switch r.kind {
 	case kindNull:

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// setUser creates a user, or changes the rights of the user. The commands in
-// behind follow in the same entry.
+// setUser creates a user, or changes the rights of the user. The entry also
+// contains, after this change, the commands of the parameter behind.
 func (q *queue) setUser(name string, behind ...spoken) *fsm.Result {
 	q.t.Helper()
 	version := fsm.Pos(0)

@@ -440,11 +440,11 @@ func SHA1(script []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// The cache records when each script was last used. A later use updates the record
-// only if the age of the record is at least one of these limits, in nanoseconds of
-// the lease clock, because each update changes the state. The longer limit is for
-// scripts that are executed as reads, because their group must go through the log to
-// update the record.
+// The cache records when each script was last used. Each update of a record changes
+// the state, so a later use updates the record only when the record has reached a
+// minimum age. These are the minimum ages, in nanoseconds of the lease clock. The
+// higher one is for scripts that are executed as reads, because their group must go
+// through the log to update the record.
 const (
 	scriptUseEvery     = int64(60e9)
 	scriptReadUseEvery = int64(600e9)

@@ -41,7 +41,7 @@ func TestScriptCache_ByUse(t *testing.T) {
 	pad := strings.Repeat("-", 250_000)
 	s.group("SCRIPT|LOAD|PING loaded", "EVAL|PING evaluated|0", "SCRIPT|LOAD|PING idle")
 	s.want("others", "$40 "+fsm.SHA1([]byte("PING loaded"))+" $9 evaluated $40 "+fsm.SHA1([]byte("PING idle"))+" ")
-	for i := range 300 { // each load takes a second on the lease clock; all scripts take 75 MB
+	for i := range 300 { // each entry takes a second on the lease clock; all scripts take 75 MB
 		s.group(fmt.Sprintf("SCRIPT|LOAD|--%s%d", pad, i))
 		if got := s.commit(); got[0] != '$' {
 			t.Fatalf("SCRIPT LOAD %d: %q, want a SHA1", i, got)

@@ -214,7 +214,7 @@ func (s *scriptRun) undo() {
 	if s.before != nil {
 		*s.c.m = *s.before
 	}
-	for _, k := range s.c.readyList[s.ready:] { // the rollback has removed the values of these keys
+	for _, k := range s.c.readyList[s.ready:] { // the rollback has undone the changes that made these keys ready
 		delete(s.c.readyKeys, k)
 	}
 	s.c.readyList = s.c.readyList[:s.ready]
@@ -520,17 +520,19 @@ type ScriptCall struct {
 	ScriptBudget ScriptBudget
 	Cut          func()
 
-	// Function is set if Body is the code of a library. The runner then
-	// executes the code, and calls the function that the code registers under
-	// this name. The tail of errors names the function in place of the SHA1.
-	// Command is the whole command, for FUNCTION STATS.
+	// Function is set for a call of a function: it is the name of the function,
+	// and Body is the code of its library. The runner executes the code, and calls
+	// the function that the code registers under this name. The tail of errors
+	// names the function in place of the SHA1. Command is the whole command, for
+	// FUNCTION STATS.
 	Function string
 	Command  [][]byte
-	// Register is set, in place of Function, if a library is loaded. The runner
+	// Register is set, in place of Function, when FUNCTION LOAD or FUNCTION
+	// RESTORE loads a library. Body is then the code of this library. The runner
 	// calls Register for each function that the code registers. Register may
 	// refuse the function. While the code runs, redis.call and everything else
 	// that only functions may use is missing. An error in the code is returned
-	// as the error of FUNCTION LOAD, with its code.
+	// as the error of FUNCTION LOAD, with its error code.
 	Register func(f library.Function) (refusal string)
 	// Begun, unless nil, is shared by the calls of one command, which share one
 	// time limit. The runner sets it.

@@ -54,8 +54,8 @@ const (
 // deferred contains the keys whose waiters later entries will check.
 type deferred struct {
 	keys *btree.BTreeG[deferredKey]
-	// last is the key that was taken last. The entries visit the keys in turn, so
-	// a key that keeps getting values does not delay the others.
+	// last is the key that take has returned last. The entries visit the keys in
+	// turn, so a key that keeps getting values does not delay the others.
 	last readyKey
 }
 
@@ -82,8 +82,8 @@ func (b *deferred) has(k readyKey) bool {
 	return found
 }
 
-// take removes and returns the first key after last, or the first key of all if
-// there is none.
+// take removes and returns the first key after b.last, or the first key of all if
+// no key comes after b.last. ok is false if there is no key.
 func (b *deferred) take() (k deferredKey, ok bool) {
 	if k, ok = b.keys.Min(); !ok {
 		return k, false
@@ -266,8 +266,8 @@ func (c *Ctx) checkResumed() {
 	}
 }
 
-// checkAgain calls mark for the keys of a waiter that was suspended, if the waiter
-// may be served or ended there.
+// checkAgain calls the function mark for each key of a waiter that was suspended, if
+// the key may now satisfy the waiter or end its wait.
 func (c *Ctx) checkAgain(n *waiter, mark func(readyKey)) {
 	for _, k := range n.keys {
 		may := c.mayServe(n, k)
@@ -509,8 +509,8 @@ func (c *Ctx) check(k deferredKey) {
 }
 
 // serveQueue serves the waiters in the queue of k whose positions are higher
-// than behind. done is false if the entry must not serve all of them. checked
-// is then the position of the last waiter that it has checked.
+// than the parameter behind. done is false if the entry must not serve all of
+// them. checked is then the position of the last waiter that it has checked.
 func (c *Ctx) serveQueue(k waitKey, behind Pos) (checked Pos, done bool) {
 	w := &c.m.waits
 	for n := w.first(k, behind); n != nil; n = w.first(k, behind) {
@@ -639,8 +639,8 @@ func decodeReadyKey(d *codec.Decoder) (k readyKey, flags byte, err error) {
 	return readyKey{waitKey{int(db), key, flags&flagLockQueue != 0}, flags&flagGone != 0}, flags, d.Err
 }
 
-// deferred writes the deferred keys, and the key that was taken last, into a
-// snapshot. It writes nothing if there is none of them.
+// deferred writes the deferred keys, and the key that take has returned last, into
+// a snapshot. It writes nothing if there are no such keys.
 func (w *snapshotWriter) deferred(b *deferred) {
 	if b.last == (readyKey{}) && b.keys.Len() == 0 {
 		return

@@ -7,14 +7,14 @@ const (
 	// StatusDone: the group was executed, now or earlier, and has its own
 	// reply.
 	StatusDone Status = iota
-	// StatusGap: not executed, because an earlier group of the session is
-	// missing.
+	// StatusGap: the group was not executed, because an earlier group of the
+	// session is missing.
 	StatusGap
-	// StatusFenced: not executed, because the entry was built in another term
-	// than the one in which Raft appended it.
+	// StatusFenced: the group was not executed, because its entry was built in
+	// another term than the one in which Raft appended it.
 	StatusFenced
-	// StatusStale: not executed, because the session belongs to an older start
-	// of its node.
+	// StatusStale: the group was not executed, because its session belongs to an
+	// older start of the node.
 	StatusStale
 	// StatusReplyLost: the group was executed earlier, but its reply is not
 	// kept. The reply exceeded a limit (see maxKeptReply), or the forwarder has

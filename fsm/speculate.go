@@ -447,8 +447,8 @@ const (
 	minCompiled = 512
 )
 
-// Replies to a command whose script may not be compiled now. No client gets the
-// first one, because the group is cut.
+// These are the replies to a command whose script may not be compiled now. No client
+// gets the first one, because the group is cut.
 const (
 	msgScriptCompile  = "ERR script is compiled in a dry run first"
 	msgScriptUncached = "BUSY the script was not executed: too many bytes of scripts were not compiled yet, load " +
@@ -579,11 +579,11 @@ func (m *Machine) Try(
 }
 
 // A costly read is a read whose work depends on the size of a database or of
-// the values of its keys, for example KEYS, LCS, SMEMBERS or ZRANGE. A costly
-// read in a group that writes must not go into the log. Otherwise, every node
-// would execute it, and would do so again after each restart. The leader
-// executes such a group speculatively, within a budget (see Speculation), and
-// the entry contains the reply of the costly read in its place.
+// the values of its keys, for example KEYS, LCS, SMEMBERS or ZRANGE. If a costly
+// read in a group that writes went into the log, every node would execute the
+// read, and would do so again after each restart. So the leader executes such a
+// group speculatively, within a budget (see Speculation), and the entry contains
+// the reply of the costly read in its place.
 
 // Costly reports whether the command is a costly read.
 func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }

@@ -23,7 +23,7 @@ const (
 	// NoScript commands must not be called from a script.
 	NoScript
 	// Global commands read, empty or exchange whole databases. Those that write
-	// are not refused for the work that they need: see Machine.Divide.
+	// are not refused for the work that they need: see dividing.divide.
 	Global
 	// Slow reads may take long, for example because they visit many keys. Those
 	// that do take long run on a clone, so that they do not delay the log.
@@ -170,7 +170,7 @@ type Command struct {
 	// KeyPattern is nil for commands that never read such values.
 	KeyPattern func(args [][]byte) (option string)
 	Group      string // family, as COMMAND DOCS names it: string, generic, …
-	Since      string // first Redis version with it, "valkey 9.0" or "holdfast"
+	Since      string // first Redis version that has the command, "valkey 9.0" or "holdfast"
 	Required
 	Complexity string
 	Syntax     string // arguments, as in the Redis documentation

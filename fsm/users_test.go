@@ -20,7 +20,7 @@ func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
 }
 
 // TestSpeculate_Users: the leader checks the commands of a script against the
-// rules that the group's user has at that log index.
+// rules that the group's user has at the position of the group in the log.
 func TestSpeculate_Users(t *testing.T) {
 	s := newStage(t)
 	s.runner = guarded{&s.lines}

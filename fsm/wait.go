@@ -353,7 +353,7 @@ func (c *Ctx) left(n *waiter, k waitKey) {
 	}
 }
 
-// closed removes a waiter that has left its queues from the counts.
+// closed updates the counts after a waiter has left its queues.
 func (w *waits) closed(n *waiter) {
 	w.count--
 	w.bytes -= n.size()
@@ -574,9 +574,9 @@ func (c *Ctx) endMany(ended []*waiter, ends func(n *waiter) bool) {
 	w.closeAll(ended)
 }
 
-// closeAll removes unserved waiters that have left the trees from all counts, and
-// removes the nodes that have no waiter left. It looks up each user and node only
-// once for all its neighbors in the list.
+// closeAll updates all counts after unserved waiters have left the trees, and
+// removes the nodes that have no waiter left. For consecutive waiters of the same
+// user and node, it looks up the user and the node only once.
 func (w *waits) closeAll(list []*waiter) {
 	for len(list) > 0 {
 		first, n, locks, weight := list[0], 0, 0, 0

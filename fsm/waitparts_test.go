@@ -122,9 +122,9 @@ func (q *queue) state() string {
 
 var dead, other = fsm.SessionID{NodeID: "dead", Boot: 1}, fsm.SessionID{NodeID: "other", Boot: 1}
 
-// crowd makes clients of the session dead wait for lists, streams and locks.
-// Some of these clients are served. One of the served clients has a grant that is
-// not claimed.
+// crowd makes clients of the node "dead" wait for lists, streams and locks. Some of
+// these clients are served. One of the served clients has a grant that is not
+// claimed.
 func crowd(t testing.TB, features int) *queue {
 	q := newQueue(t, features)
 	q.run(other, 1, "SET", "held", "someone")
@@ -143,7 +143,7 @@ func crowd(t testing.TB, features int) *queue {
 	q.wait(dead, "bob", commands...)
 	q.run(other, 1, "RPUSH", "list", "x", "y", "z")
 	q.run(other, 1, "RPUSH", "a9", "x")
-	q.run(other, 1, "DEL", "soon") // a client of the session dead gets a grant
+	q.run(other, 1, "DEL", "soon") // a client of the node "dead" gets a grant
 	q.suspend(dead, fsm.SuspendOn)
 	if n := q.m.Waiting(); n != 115 {
 		t.Fatalf("%d clients wait, want 115", n)
@@ -263,7 +263,7 @@ func TestWaitParts_Behind(t *testing.T) {
 	}
 }
 
-// served returns the connections of the session other that got a reply in a
+// served returns the connections of the node "other" that got a reply in a
 // result.
 func served(res *fsm.Result) (origins []uint64) {
 	for _, w := range res.Woken {

@@ -146,7 +146,7 @@ func unwait(c *Ctx, args [][]byte) Reply {
 }
 
 // unwaitWork returns the work of removing a waiter from the queues of its keys.
-// It is estimated because many clients may disconnect at the same time.
+// It is estimated because many waits may time out at the same time.
 func unwaitWork(w *Weigher, args [][]byte) int {
 	origin, err := strconv.ParseUint(string(args[1]), 10, 64)
 	if err != nil {

@@ -195,7 +195,8 @@ type Growth struct {
 // the cost of a command.
 const smallString = 512
 
-// undoneGrowth is the previous value of w.grown for a key.
+// undoneGrowth is the previous value of Weigher.grown for a key. had is false if
+// there was none.
 type undoneGrowth struct {
 	key string
 	was Growth

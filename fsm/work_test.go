@@ -358,8 +358,7 @@ func TestWork_Waits(t *testing.T) {
 }
 
 // TestDivide_EndedWaits: the ends of waits with many keys are divided over
-// several entries. Three clients with such waits may close their connections at
-// the same time.
+// several entries. Such waits of three clients may time out at the same time.
 func TestDivide_EndedWaits(t *testing.T) {
 	w := newMetered(t)
 	from := func(origin uint64, words ...string) []byte {

@@ -504,7 +504,7 @@ func (w *world) live() {
 		if len(w.clones) > 3 {
 			w.clones = w.clones[1:]
 		}
-	case 2: // a clone on which a dry run or another group runs
+	case 2: // a clone on which the leader executes a dry run
 		f := w.replica.Clone()
 		if _, _, _, err := f.Try(fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall}, w.body(fsm.SessionID{NodeID: "a", Boot: 1}), &w.runner, nil); err != nil {
 			w.fatalf("dry run: %v", err)

@@ -165,9 +165,9 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 }
 
-// release sends the command that releases the lock once. The client must not
-// repeat it: if the first reply is lost, the second reply says that the owner
-// does not hold the lock.
+// release sends one command to release the lock. The client must not repeat the
+// command: if the first reply is lost, the second reply says that the owner does
+// not hold the lock.
 func (a *attempt) release(ctx context.Context, h *Held) (int64, error) {
 	if h.plain {
 		return a.releasePlain(ctx)

@@ -25,8 +25,8 @@ const (
 	maxRDBVersion = 10
 )
 
-// The opcodes of an RDB file. Any other byte begins a key: it is the type of
-// the key's value.
+// These are the opcodes of an RDB file. Any other byte in place of an opcode
+// begins a key: it is the type of the key's value.
 const (
 	opModuleAux   = 247
 	opFunctionOld = 246

@@ -25,7 +25,7 @@ const (
 	typeStream       = 19
 )
 
-// The opcodes in the value of a module.
+// These are the opcodes in the value of a module.
 const (
 	moduleEnd    = 0
 	moduleSigned = 1
@@ -209,7 +209,7 @@ func moduleName(id uint64) string {
 	return string(name)
 }
 
-// The encodings of a string that is not stored as plain bytes.
+// These are the encodings of a string that is not stored as plain bytes.
 const (
 	encodedInt8  = 0xc0
 	encodedInt16 = 0xc1

@@ -34,8 +34,8 @@ type server struct {
 }
 
 // open checks that the server answers, and returns the number of keys in each
-// of its databases. If the argument only is the number of a database, and not
-// -1, the result contains at most that database.
+// of its databases. Unless the parameter named only is -1, the result contains at
+// most the database with that number.
 func (s *server) open(ctx context.Context, only int) (map[int]int64, error) {
 	if only >= clusterDatabases {
 		return nil, fmt.Errorf("the source is database %d, and Holdfast has the databases 0 to %d", only,

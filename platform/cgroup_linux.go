@@ -50,5 +50,5 @@ func readLimit(name string) (uint64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-	return n, err == nil // otherwise it is "max"
+	return n, err == nil // the text is "max" if the group has no limit
 }

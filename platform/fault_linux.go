@@ -10,7 +10,7 @@ import (
 // Processors is a set of processors.
 type Processors = unix.CPUSet
 
-// Affinity returns the processors on which this process may run.
+// Affinity returns the processors on which the calling thread may run.
 func Affinity() (Processors, error) {
 	var all Processors
 	err := unix.SchedGetaffinity(0, &all)

@@ -98,8 +98,8 @@ func TestBlock_Max(t *testing.T) {
 }
 
 // TestBlock_Resume checks a client in XREAD BLOCK whose waiter the cluster has
-// dropped. The client receives the entries that were added since it began to
-// wait.
+// dropped. The client receives the stream entries that were added since it
+// began to wait.
 func TestBlock_Resume(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)

@@ -15,7 +15,7 @@ import (
 // connection.
 func TestConn_YieldsWhenBusy(t *testing.T) {
 	s := serve(t, newFake(t))
-	for name, word := range map[string]string{"refused commands": "nosuchcommand", "session commands": "CLIENT LIST"} {
+	for name, word := range map[string]string{"refused commands": "nosuchcommand", "connection commands": "CLIENT LIST"} {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, s)
 			const commands = 16 << 10

@@ -129,9 +129,9 @@ func TestClient_KillPaused(t *testing.T) {
 	id := strings.TrimSpace(strings.TrimPrefix(paused.do("CLIENT ID"), ":"))
 	me.expect("CLIENT PAUSE 3600000 WRITE", "+OK")
 	paused.send("SET a 1")
-	testutil.Eventually(t, "the command is waiting", func() bool { return strings.Contains(me.do("CLIENT LIST ID "+id), "cmd=set") })
+	testutil.Eventually(t, "the command to wait", func() bool { return strings.Contains(me.do("CLIENT LIST ID "+id), "cmd=set") })
 	me.expect("CLIENT KILL ID "+id, ":1")
-	testutil.Eventually(t, "the connection is gone", func() bool { return !strings.Contains(me.do("CLIENT LIST ID "+id), "id="+id) })
+	testutil.Eventually(t, "the connection to be gone", func() bool { return !strings.Contains(me.do("CLIENT LIST ID "+id), "id="+id) })
 }
 
 // metric returns one value of a server's metrics.
@@ -189,7 +189,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testutil.Eventually(t, "the pipeline is counted", func() bool { return metric(t, s, "holdfast_client_received_bytes_total") > 0 })
+	testutil.Eventually(t, "the pipeline to be counted", func() bool { return metric(t, s, "holdfast_client_received_bytes_total") > 0 })
 	for _, want := range []struct {
 		value  float64
 		name   string
@@ -247,12 +247,12 @@ func TestHooks(t *testing.T) {
 		c.want("-ERR Protocol error: expected '$', got '+'")
 		c.wantEOF()
 		_ = c.conn.Close() // the guard waits for the end of the connection, for at most a second
-		testutil.Eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
+		testutil.Eventually(t, "the connection to be counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
 	}
 	c := dial(t, s)
 	fmt.Fprint(c.conn, "POST / HTTP/1.1\r\n")
 	c.wantEOF()
-	testutil.Eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
+	testutil.Eventually(t, "the connection to be counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
 	dial(t, s).expect("PING", "+PONG")
 	dial(t, s).expect("PING", "+PONG")
 	c = dial(t, s)
@@ -429,7 +429,7 @@ func TestSnapshots(t *testing.T) {
 	c.expect("BGSAVE SCHEDULE", "-ERR Background save already in progress", "SAVE", "-ERR Background save already in progress",
 		"BGREWRITEAOF", "-ERR Background save already in progress", "BGSAVE x", "-ERR syntax error")
 	close(leave)
-	testutil.Eventually(t, "the snapshot is taken", func() bool { return c.do("BGREWRITEAOF") == "+Background append only file rewriting started\n" })
+	testutil.Eventually(t, "the snapshot to be taken", func() bool { return c.do("BGREWRITEAOF") == "+Background append only file rewriting started\n" })
 	testutil.Eventually(t, "SAVE to return OK", func() bool { return c.do("SAVE") == "+OK\n" })
 	var at int64
 	if _, err := fmt.Sscanf(c.do("LASTSAVE"), ":%d", &at); err != nil || time.Now().Unix()-at > 60 {

@@ -394,7 +394,7 @@ func (s *Server) findSpec(name string) *spec {
 	return nil
 }
 
-// names returns the names of the specs that keep accepts.
+// names returns the names of the specs that the function keep accepts.
 func names(specs []*spec, keep func(*spec) bool) []string {
 	out := []string{}
 	for _, s := range specs {

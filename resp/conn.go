@@ -162,9 +162,9 @@ func (c *conn) command(args [][]byte) {
 
 // take runs, queues or refuses one command. A command on data joins the group, and
 // a blocking one runs by itself: see data. Any other command runs at once, after
-// the group. Inside MULTI, take queues commands of both kinds, except those with
-// the flag fsm.RunsInMulti. take returns the row of the command, or nil if there is
-// no such command.
+// the group. Inside MULTI, the method take queues commands of both kinds, except
+// those with the flag fsm.RunsInMulti. take returns the row of the command, or nil
+// if there is no such command.
 func (c *conn) take(args [][]byte) *row {
 	r, refusal := c.srv.cmds.find(args)
 	if refusal != "" {
@@ -363,11 +363,11 @@ func (c *conn) hangUp() {
 // slowly.
 func (c *conn) cutOff(reason string, bytes int) {
 	c.srv.metrics.CutOff.Inc()
-	c.srv.warn("slow_subscriber", "subscriber cut off",
+	c.srv.warn("slow_subscriber", "closed a connection that receives messages",
 		"client", c.id, "addr", c.net.RemoteAddr(), "reason", reason, "bytes", bytes)
 	c.kill()
 	if err := ignoreClosed(c.net.Close()); err != nil {
-		c.srv.log.Debug("cannot close subscriber", "client", c.id, "error", err)
+		c.srv.log.Debug("cannot close a connection that receives messages", "client", c.id, "error", err)
 	}
 }
 

@@ -362,7 +362,7 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.monitorEnd()
 	c.trackingOff()
 	c.out.Drain()                    // the client would mistake a message after this reply for its next reply
-	if c.w.Mode == output.ReplyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
+	if c.w.Mode == output.ReplyOff { // ReplySkip stays: after CLIENT REPLY SKIP, RESET itself gets no reply
 		c.w.Mode = output.ReplyOn
 	}
 	c.setLocal(false)

@@ -194,10 +194,10 @@ func TestPipeline_Groups(t *testing.T) {
 		most  int // maximum number of operations of one group
 		least int // minimum number of groups
 	}{
-		"one":        {repeat(100, "SET k v"), 100, 1},
-		"by count":   {repeat(3000, "SET k v"), 1024, 3},
-		"by bytes":   {repeat(100, "SET k "+strings.Repeat("x", 10000)), 7, 15},
-		"by session": {append(repeat(10, "SET k v"), append([]string{"PING"}, repeat(10, "SET k v")...)...), 10, 2},
+		"one":                   {repeat(100, "SET k v"), 100, 1},
+		"by count":              {repeat(3000, "SET k v"), 1024, 3},
+		"by bytes":              {repeat(100, "SET k "+strings.Repeat("x", 10000)), 7, 15},
+		"by connection command": {append(repeat(10, "SET k v"), append([]string{"PING"}, repeat(10, "SET k v")...)...), 10, 2},
 	} {
 		before := len(f.groups())
 		c := dial(t, s)
@@ -273,7 +273,7 @@ func TestClientReply(t *testing.T) {
 	}{
 		"off":            {[]string{"CLIENT REPLY OFF", "SET a 1", "PING", "NOPE", "GET a", "CLIENT REPLY ON", "GET a"}, []string{"+OK", "$1\n1"}},
 		"skip":           {[]string{"CLIENT REPLY SKIP", "SET a 2", "GET a", "PING"}, []string{"$1\n2", "+PONG"}},
-		"skip a session": {[]string{"CLIENT REPLY SKIP", "PING", "PING", "GET a"}, []string{"+PONG", "$1\n2"}},
+		"skip a PING":    {[]string{"CLIENT REPLY SKIP", "PING", "PING", "GET a"}, []string{"+PONG", "$1\n2"}},
 		"skip an error":  {[]string{"CLIENT REPLY SKIP", "NOPE", "PING"}, []string{"+PONG"}},
 		"skip twice":     {[]string{"CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "GET a", "PING"}, []string{"+PONG"}},
 		"skip then on":   {[]string{"CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING"}, []string{"+OK", "+PONG"}},
@@ -428,10 +428,10 @@ func TestStop_EndsSleepAndPause(t *testing.T) {
 	s := serve(t, newFake(t))
 	sleeper, pauser, paused := dial(t, s), dial(t, s), dial(t, s)
 	sleeper.send("DEBUG SLEEP 60")
-	testutil.Eventually(t, "the sleeper sleeps", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=debug ") })
+	testutil.Eventually(t, "the sleeper to sleep", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=debug ") })
 	pauser.expect("CLIENT PAUSE 60000 WRITE", "+OK")
 	paused.send("SET a 1")
-	testutil.Eventually(t, "the SET waits for the end of the pause", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=set ") })
+	testutil.Eventually(t, "the SET to wait for the end of the pause", func() bool { return strings.Contains(pauser.do("CLIENT LIST"), "cmd=set ") })
 	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}

@@ -38,10 +38,11 @@ type Executor interface {
 	Traced(number uint64) bool
 	Trace(number uint64, command string, begun, replied, sent time.Time)
 	// OnPiece sets the function that reports the pieces of a group. If Do or Block
-	// executes its group in pieces, it calls f, on its own goroutine, after each
-	// piece that it has executed through the log. group is the number of the piece,
-	// as in Sent. op is the position of the piece's first operation in the whole
-	// group.
+	// executes its group in pieces, it calls f, on the goroutine of its caller,
+	// after each executed piece that may write. group is the number of the piece,
+	// as in Sent. For a script that was executed as a read, group is the number of
+	// an earlier piece, or 0. op is the position of the piece's first operation in
+	// the whole group.
 	OnPiece(f func(group uint64, op int))
 	// Waited returns the channel that delivers the reply when the current wait is
 	// served. It delivers nil if the command must be run again. It delivers a reply

@@ -54,9 +54,9 @@ func TestExecutor(t *testing.T) {
 		seed  bool     // the node has an ACL file that is not in the cluster yet
 	}{
 		{name: "ACL SETUSER", run: []string{"ACL SETUSER bob on nopass +@all"}},
-		{name: "ACL SETUSER plants", run: []string{"ACL SETUSER bob on nopass +@all"}, seed: true},
+		{name: "ACL SETUSER with an ACL file", run: []string{"ACL SETUSER bob on nopass +@all"}, seed: true},
 		{name: "ACL DELUSER", setup: []string{"ACL SETUSER bob on nopass"}, run: []string{"ACL DELUSER bob"}},
-		{name: "ACL DELUSER plants", run: []string{"ACL DELUSER bob"}, seed: true},
+		{name: "ACL DELUSER with an ACL file", run: []string{"ACL DELUSER bob"}, seed: true},
 		{name: "CONFIG SET requirepass", run: []string{"CONFIG SET requirepass secret"}},
 		{name: "CONFIG SET two", run: []string{"CONFIG SET notify-keyspace-events KEA requirepass secret"}},
 		{name: "EXEC with connection commands", setup: []string{"MULTI", "SET k v", "ACL SETUSER bob on", "CONFIG GET notify-keyspace-events", "SUBSCRIBE c"}, run: []string{"EXEC"}},

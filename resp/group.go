@@ -34,7 +34,7 @@ type batch struct {
 	// not been passed to the socket yet.
 	traced []tracedGroup
 	parsed int64    // bytes of all commands of this connection that redcon or the method more has parsed
-	args   [][]byte // memory that cut reuses
+	args   [][]byte // memory that the method cut reuses
 	// shortReplies is true if the replies of the last group that wrote were less
 	// than half as long as its commands.
 	shortReplies bool
@@ -111,8 +111,8 @@ func (c *conn) flushLast() {
 // Only writes gain from larger groups, because each group that writes waits for the
 // disks and for other nodes. But the state machine keeps the replies of a group
 // only up to 64 KiB, and without these replies a client does not learn the outcome
-// after a failover. So more does nothing unless the replies of the last group that
-// wrote were short.
+// after a failover. So the method more does nothing unless the replies of the last
+// group that wrote were short.
 func (c *conn) more(received int) (total int) {
 	c.batch.parsed += int64(received)
 	g, ok := c.net.(*guard.Conn)
@@ -187,8 +187,8 @@ func (c *conn) reset() {
 	c.batch.audited = nil
 }
 
-// do runs the group. If a CLIENT PAUSE delays the group, do first waits for its
-// end.
+// do runs the group. If a CLIENT PAUSE delays the group, do first waits for the
+// end of the pause.
 func (c *conn) do(local bool) ([]byte, error) {
 	if err := c.waitPause(c.group.Write); err != nil {
 		return nil, err

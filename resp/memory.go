@@ -65,7 +65,7 @@ var memoryRows = []row{
 // number of keys.
 type footprint struct {
 	runtime.MemStats
-	resident uint64 // resident set; without a report of the system, Sys minus HeapReleased
+	resident uint64 // resident set, or Sys minus HeapReleased if the system does not report it
 	peak     uint64 // maximum of HeapAlloc in all footprints
 	keys     int
 }

@@ -61,8 +61,8 @@ func (f *monitorStream) send(line []byte) {
 }
 
 // show sends a command of the connection, executed in database db, to the
-// clients in MONITOR mode. It does not send administrative commands, as in
-// Redis.
+// clients in MONITOR mode. As in Redis, it does not send administrative
+// commands.
 func (c *conn) show(r *row, db int, args [][]byte) {
 	if c.srv.diag.monitors.n.Load() == 0 || r.cmd.Routed(args).Flags&fsm.Admin != 0 {
 		return
@@ -161,8 +161,8 @@ func (r *row) redacted(args [][]byte) [][]byte {
 
 const msgMonitorData = "ERR Replica can't interact with the keyspace"
 
-// monitorBegin starts MONITOR mode. If the connection is already in that mode,
-// there is no reply, as in Redis.
+// monitorBegin starts MONITOR mode. As in Redis, there is no reply if the
+// connection is already in that mode.
 func monitorBegin(c *conn, args [][]byte) fsm.Reply {
 	if c.info.monitor {
 		return fsm.None

@@ -67,7 +67,7 @@ func TestMonitor_Slow(t *testing.T) {
 	m, c := dial(t, s), dial(t, s)
 	m.expect("MONITOR", "+OK")
 	line := "SET k " + strings.Repeat("x", 64<<10)
-	testutil.Eventually(t, "the reader is cut off", func() bool {
+	testutil.Eventually(t, "the reader to be cut off", func() bool {
 		c.expect(line, "+OK")
 		return metric(t, s, "holdfast_pubsub_cut_off_total") == 1
 	})
@@ -93,8 +93,8 @@ func TestMonitor_Long(t *testing.T) {
 	}
 }
 
-// TestSlowlog compares the arguments and the names of clients in the entries with
-// those of Redis.
+// TestSlowlog compares the arguments and the names of clients in the entries of
+// the slow log with those of Redis.
 func TestSlowlog(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)
@@ -133,8 +133,8 @@ func TestSlowlog(t *testing.T) {
 	}
 }
 
-// TestSlowlog_Pipeline checks that a pipeline that is executed as one group is
-// one entry.
+// TestSlowlog_Pipeline checks that a pipeline that is executed as one group makes
+// one entry in the slow log.
 func TestSlowlog_Pipeline(t *testing.T) {
 	t.Parallel()
 	c := dial(t, serve(t, newFake(t)))

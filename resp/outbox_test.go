@@ -114,7 +114,7 @@ func TestPubSub_Churn(t *testing.T) {
 	}
 	wg.Wait()
 	c := dial(t, s)
-	testutil.Eventually(t, "all subscriptions are gone", func() bool {
+	testutil.Eventually(t, "all subscriptions to end", func() bool {
 		c.send("PUBSUB CHANNELS", "PUBSUB NUMPAT", "INFO stats", "INFO clients")
 		channels, _ := c.reply()
 		patterns, _ := c.reply()

@@ -144,8 +144,9 @@ func (c *conn) awaitCommittedEvents() {
 	c.awaitDelivery(func(f func()) { c.srv.cluster.EventsDelivered(position, f) })
 }
 
-// awaitDelivery passes a function f to delivered and waits until f is called. It
-// returns false if this takes longer than maxEventWait, or if the server stops.
+// awaitDelivery calls the function delivered with a function f, and waits until f
+// is called. It returns false if this takes longer than maxEventWait, or if the
+// server stops.
 func (c *conn) awaitDelivery(delivered func(f func())) bool {
 	done := make(chan struct{})
 	delivered(func() { close(done) })

@@ -51,8 +51,8 @@ func lastsave(c *conn, args [][]byte) fsm.Reply { return fsm.Int(c.srv.saves.las
 
 const msgSaving = "ERR Background save already in progress"
 
-// snapshot takes a snapshot. The caller has set s.saves.running, so that at
-// most one snapshot for a client runs at a time. snapshot resets it.
+// snapshot takes a snapshot. The caller has set the flag s.saves.running, so that
+// at most one snapshot for a client runs at a time. snapshot resets the flag.
 func (s *Server) snapshot() error {
 	defer s.saves.running.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)

@@ -137,7 +137,7 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 			}
 			message := strings.Repeat("x", 32<<10)
 			got := 0
-			testutil.Eventually(t, "the slow subscriber is cut off", func() bool {
+			testutil.Eventually(t, "the slow subscriber to be cut off", func() bool {
 				reply := pub.do("PUBLISH news " + message)
 				fast.want(push("*", "message", "news", message))
 				got++

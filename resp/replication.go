@@ -109,8 +109,8 @@ func intArg(b []byte) (n int64, refusal fsm.Reply, ok bool) {
 }
 
 // wait returns at once. The connection's earlier writes were acknowledged, so
-// as many other nodes as wait reports already store these writes. Waiting would
-// not change that number.
+// at least as many other nodes as the reply says already store these writes.
+// Waiting would not change the reply.
 func wait(c *conn, args [][]byte) fsm.Reply {
 	if _, refusal, ok := intArg(args[1]); !ok {
 		return refusal

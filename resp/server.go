@@ -54,10 +54,11 @@ type Cluster interface {
 	// position of the group in the log: the index of its entry, and its position
 	// in the entry (fsm.Event.Group). The index is 0 if it is not known.
 	OwnEventsDelivered(group uint64, f func(index uint64, position int))
-	// FeatureVersion returns the feature version of the cluster. If the version
-	// that this node knows is below need, and this program knows the version need,
-	// FeatureVersion first waits for this node to catch up with the leader. Without
-	// a leader, it returns the version that this node knows.
+	// FeatureVersion returns the feature version of the cluster. If need is higher
+	// than the version that this node knows, but not higher than the newest version
+	// that this program supports, FeatureVersion first waits for this node to catch
+	// up with the leader. Without a leader, it returns the version that this node
+	// knows.
 	FeatureVersion(need int) int
 	// State returns this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
@@ -138,7 +139,8 @@ type Config struct {
 	LockDelay string
 	DataDir   string // as CONFIG GET dir prints it
 	Limits    guard.Limits
-	// LimitFlags are the flags that limit clients, by name without dashes.
+	// LimitFlags are the flags that limit clients, by name without the leading
+	// dashes.
 	LimitFlags map[string]LimitFlag
 	Logger     hclog.Logger
 	// Audit receives lines about administrative commands and failed logins. If
@@ -225,7 +227,7 @@ type processRun struct {
 // and Close.
 type lifecycle struct {
 	closing    atomic.Bool
-	stopping   chan struct{}   // closed when closing is set; ends pauses and sleeps
+	stopping   chan struct{}   // closed when closing is set; ends pauses, sleeps and other waits
 	ctx        context.Context // ends when stopping is closed
 	stop       context.CancelFunc
 	busy       atomic.Int64   // connections that are executing a pipeline
@@ -355,8 +357,8 @@ func (s *Server) Addr() net.Addr { return s.port.guard.Addr() }
 func (s *Server) Metrics() *metrics.Port { return s.metrics }
 
 // Stop refuses new connections and new pipelines. It waits until the pipelines
-// that are being executed are answered, or ctx is done. Pauses and sleeps end
-// early.
+// that are being executed are answered, or ctx is done. Pauses, sleeps and the
+// waits of blocking commands end early.
 func (s *Server) Stop(ctx context.Context) error {
 	s.refuseWork()
 	err := s.port.guard.Close()

@@ -151,8 +151,8 @@ func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration)
 	c.srv.diag.slowlog.Add(e)
 }
 
-// An entry contains at most slowArgs words of a command, and at most
-// slowArgBytes bytes of each word, as in Redis. The entry says how much it
+// An entry of the slow log contains at most slowArgs words of a command, and at
+// most slowArgBytes bytes of each word, as in Redis. The entry says how much it
 // omits.
 const (
 	slowArgs     = 32

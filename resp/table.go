@@ -85,8 +85,8 @@ var dataHooks = map[string]hooks{
 // themselves. Their properties are in the row of the state machine's table.
 var ownSubs = map[string][]row{
 	"lock": {
-		// The state machine has a HELP too, for scripts and for the entries of older
-		// programs. Its text is fixed for each feature version.
+		// The state machine has a HELP too, for scripts and for log entries that
+		// older programs have written. Its text is fixed for each feature version.
 		{run: help, cmd: &fsm.Command{Name: "help"}},
 		{run: lockHistory, cmd: &fsm.Command{Name: "history"}},
 	},

@@ -375,7 +375,8 @@ func (c *conn) checkLogin() {
 }
 
 // ask runs an internal command of the state machine in a group of its own, because
-// the group of the connection (conn.group) may contain commands that wait.
+// the group of the connection (conn.group) may contain commands that have not been
+// executed yet.
 func (c userClient) ask(name string, args ...string) ([]byte, error) {
 	return run(c.exec, c.srv.cmds.machine, name, args...)
 }
@@ -453,9 +454,9 @@ func (c userClient) afterChange() error {
 	return nil
 }
 
-// beforeChange reads the current users. If the cluster has none, it first writes the
-// users of the flags. It must do so before the change: a cluster that has users
-// ignores the users of the flags.
+// beforeChange reads the current users. If the cluster has none, beforeChange
+// writes the users of --acl-file and --requirepass. It must do so before the
+// change, because a cluster that has users ignores the users of these flags.
 func (c userClient) beforeChange() error {
 	if err := c.refresh(); err != nil {
 		return err

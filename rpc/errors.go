@@ -16,7 +16,7 @@ var (
 	ErrHandshakeTimeout = errors.New("rpc: handshake timed out")
 
 	// ErrNotPeer reports that the other side's first bytes do not belong to
-	// this protocol: another program uses that address.
+	// this protocol: the other side is another program.
 	ErrNotPeer = errors.New("rpc: other side does not speak the peer protocol")
 
 	// ErrBadHello reports that the other side speaks the protocol but sent a

@@ -58,7 +58,7 @@ type sealedConn struct {
 	writeCheck recordCheck
 	out        []byte // scratch
 	left       []byte // unwritten rest of a partly written record
-	headerLeft int    // bytes of that record's header in left
+	headerLeft int    // bytes of that record's header in the field left
 	wire       uint64 // bytes written to the network, to detect progress
 }
 

@@ -40,8 +40,8 @@ type Stream struct {
 	// work is signaled when outbox is no longer empty or the stream has ended.
 	// The writer waits for it.
 	work sync.Cond
-	// space is signaled when written has grown or the stream has ended. Send
-	// and Flush wait for it.
+	// space is signaled when the field written has grown or the stream has
+	// ended. Send and Flush wait for it.
 	space  sync.Cond
 	outbox []byte // complete frames only
 	// spare becomes the outbox while the current one is being written. It is
@@ -295,8 +295,8 @@ func (s *Stream) writeLoop() {
 	}
 }
 
-// takeLocked returns the outbox and sets writing. The caller writes the outbox
-// and then clears writing.
+// takeLocked returns the outbox and sets the field writing. The caller writes the
+// outbox and then clears the field.
 func (s *Stream) takeLocked() []byte {
 	full := s.outbox
 	s.outbox, s.spare = s.spare, nil

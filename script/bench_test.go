@@ -19,8 +19,8 @@ func benchmark(b *testing.B, src string, call fsm.ScriptCall) {
 
 const compareAndDelete = "local holder = redis.call('GET', KEYS[1])\nif not holder then return -1 end\nif holder ~= ARGV[1] then return 0 end\nreturn redis.call('DEL', KEYS[1])"
 
-// BenchmarkRun_CompareAndDelete runs the release of a lock, which is the script
-// that a node runs most often. It does not include the cost of the commands.
+// BenchmarkRun_CompareAndDelete runs a script that releases a lock. It does not
+// include the cost of the commands.
 func BenchmarkRun_CompareAndDelete(b *testing.B) {
 	token := "a token"
 	do := func(args [][]byte) fsm.Reply {

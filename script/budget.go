@@ -46,9 +46,9 @@ const (
 	pairBytes   = 200 // bytes per entry of a table's map: the pair, and its position in the order of next
 )
 
-// budget holds the remainder of a run's limits. It is the context of the run's
-// LState. The interpreter calls Done before every instruction, so Done counts the
-// instructions.
+// budget holds the remainder of a run's limits. State embeds it, and is the
+// context of the run's LState. The interpreter calls Done before every
+// instruction, so Done counts the instructions.
 //
 // The field longest is the length of the longest string seen, because one
 // instruction may compare that many bytes. The field deleted counts the values

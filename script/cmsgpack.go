@@ -76,9 +76,9 @@ func (p *packer) value(v Value, depth int) {
 	p.out.AddByte(0xc0)
 }
 
-// head writes the type and the length n of a value. If n does not exceed most, one
-// byte combines the type fix and n. Otherwise, n follows the type t8, t16 or t32
-// in 1, 2 or 4 bytes. If t8 is 0, the format has no 1-byte length.
+// head writes the type and the length n of a value. If n <= most, one byte
+// combines the type fix and n. Otherwise, n follows the type t8, t16 or t32 in 1,
+// 2 or 4 bytes. If t8 is 0, the format has no 1-byte length.
 func (p *packer) head(n int, fix byte, most int, t8, t16, t32 byte) {
 	switch {
 	case n <= most:

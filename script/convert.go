@@ -201,8 +201,8 @@ func parseAggregate(st *State, typ byte, n int, rest string, resp, depth int) (v
 	return t, rest, typ == '*'
 }
 
-// toReply converts the first of the values that a script has returned to the
-// reply of the script, and ignores the others.
+// toReply makes the reply of the script from the first value that the script has
+// returned. It ignores the other values.
 func (st *State) toReply(results []Value) fsm.Reply {
 	if len(results) == 0 {
 		return fsm.Null

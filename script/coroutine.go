@@ -185,7 +185,7 @@ func (st *State) resume(co *coroutine, args []Value) ([]Value, *scriptError) {
 	st.cur, st.boundary = co.L, 0
 	fn := co.fn
 	if co.fn = nil; fn == nil {
-		args = []Value{Nil} // for yield, which ignores args and returns the values in passed
+		args = []Value{Nil} // for yield, which ignores args and returns the values in co.passed
 	}
 	state, err, ret := L.Resume(co.L, fn, args...)
 	st.cur, st.calls, st.boundary, st.nested = L, calls, boundary, nested

@@ -50,8 +50,8 @@
 // because every write is replicated. tostring of an object shows a number that
 // the run gives to the object, instead of an address. The metatable of strings
 // is read-only. collectgarbage collects nothing; with "count", it returns the
-// amount of memory that the run has allocated. TIME returns the time of the entry
-// and does not advance during the script. A script cannot call commands that
+// amount of memory that the run has allocated. TIME returns the time of the log
+// entry and does not advance during the script. A script cannot call commands that
 // describe a node or its connections, whether or not these commands are
 // read-only: INFO, ROLE, PUBSUB, COMMAND, CLUSTER, MEMORY, SLOWLOG, LASTSAVE and
 // similar commands. A call of such a command gives the same error even if its

@@ -117,7 +117,7 @@ func init() {
 const handlerName = "__redis__err__handler"
 
 // newGlobals makes the two tables of globals of a State. The functions of a
-// script look up names in env. The script sees visible as _G.
+// script look up names in env. The table visible is the script's _G.
 func newGlobals() (env, visible *Table) {
 	env, visible = newTable(), newTable()
 	for _, name := range globalNames {

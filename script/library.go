@@ -212,7 +212,7 @@ func runLibrary(st *State) {
 	st.lib.show(functionGlobals)
 	f := st.lib.functions[st.call.Function]
 	if f == nil {
-		st.plainErrorf("the library no longer registers it")
+		st.plainErrorf("the library no longer registers the function")
 	}
 	st.lib.callee = f
 	st.reply = st.toReply(st.Call(f, bytesTable(st, st.call.Keys), bytesTable(st, st.call.Args)))
@@ -223,13 +223,14 @@ func (st *State) isLibrary() bool { return ofLibrary(st.call) }
 
 func ofLibrary(call fsm.ScriptCall) bool { return call.Function != "" || call.Register != nil }
 
-// Error texts of FUNCTION LOAD.
+// Error texts of FUNCTION LOAD and FUNCTION RESTORE.
 const (
 	loadStart   = "ERR Error registering functions: "
 	loadTimeout = "ERR FUNCTION LOAD timeout"
 )
 
-// loadAborted returns the reply to a FUNCTION LOAD whose code was aborted.
+// loadAborted returns the reply to a FUNCTION LOAD or FUNCTION RESTORE whose run
+// was aborted.
 func loadAborted(a *Abort) fsm.Reply {
 	var i *interrupted
 	switch {

@@ -238,7 +238,8 @@ func loose(answer string) string {
 }
 
 // TestRun_RandomProgramsAnswerAsRedis checks that random programs give the same
-// answers as on a real Redis, apart from the parts that loose removes.
+// answers as on a real Redis, apart from the parts that the function loose
+// removes.
 // HOLDFAST_RANDOM_SCRIPTS sets the number of programs.
 func TestRun_RandomProgramsAnswerAsRedis(t *testing.T) {
 	n := 400

@@ -172,7 +172,9 @@ func redisLog(st *State, args []Value) []Value {
 	}
 	st.Step(callSteps)
 	log := st.runner.log
-	if log == nil || st.lib.loading && st.call.Register == nil { // top-level code logs only in FUNCTION LOAD
+	// The top-level code of a library logs only in FUNCTION LOAD and FUNCTION
+	// RESTORE.
+	if log == nil || st.lib.loading && st.call.Register == nil {
 		return nil
 	}
 	var words []string

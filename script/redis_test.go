@@ -81,7 +81,7 @@ func (c *redisConn) call(args [][]byte) fsm.Reply {
 	return r
 }
 
-// toReply converts a reply.
+// toReply converts a reply of Redis to the type that ScriptCall.Do returns.
 func toReply(v respwire.Value) fsm.Reply {
 	elems := make([]fsm.Reply, len(v.Elems))
 	for i, e := range v.Elems {

@@ -34,13 +34,13 @@ type State struct {
 	budget
 	main    *lua.LState
 	cur     *lua.LState // the coroutine that is running
-	env     *Table      // globals in which scripts look up names, and the functions of hidden
+	env     *Table      // globals in which scripts look up names, and the hidden functions of package luac
 	visible *Table      // _G
 	lib     libraryState
 
 	call   fsm.ScriptCall
 	runner *Runner
-	chunks []*luac.Chunk // 0 is the script; the others are the texts that load compiled
+	chunks []*luac.Chunk // 0 is the script; the others are the texts that the function load compiled
 	resp   int           // RESP version of the replies that the script sees, see redis.setresp
 	json   jsonConfig
 	random Rand
@@ -198,7 +198,8 @@ const maxNested = 10_000
 
 // Deepen adds n to the depth of the data that a builtin walks down. When the
 // builtin returns from that depth, it calls Deepen with a negative n. After an
-// error, protect and resume set the depth to its value before the call.
+// error, the methods protect and resume set the depth to its value before the
+// call.
 func (st *State) Deepen(n int) {
 	if st.nested += n; st.nested > maxNested {
 		st.plainErrorf("stack overflow")
@@ -384,8 +385,8 @@ func (st *State) storeNumber(t *Table, k lua.LNumber, v Value) {
 }
 
 // storeFar charges for the nils that gopher-lua inserts before the index i. It
-// also records the list in st.sparse, so that length stops at the first hole of
-// the list, as in Lua.
+// also records the list in st.sparse, so that the method length stops at the
+// first hole of the list, as in Lua.
 func (st *State) storeFar(t *Table, i int) {
 	var have int
 	st.walk(func() { have = t.MaxN() })

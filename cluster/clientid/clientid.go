@@ -45,8 +45,8 @@ type Reservation struct {
 
 const (
 	// clientBlock is how many numbers are reserved at a time. It is large, so
-	// that reservations need few entries, and small enough that blocks do not
-	// run out.
+	// that reservations need few entries, and small enough that there are
+	// blocks for all starts of all nodes.
 	clientBlock = 1 << 20
 	// earlyBits is the number of bits of the counter of connections that got
 	// their numbers without a block.

@@ -50,8 +50,9 @@ func TestWait_SlowEntry(t *testing.T) {
 	}
 }
 
-// If the last entry took no time, Begin starts no wait. It also leaves enough
-// at 0, so that any group wakes the proposer, no matter how many were expected.
+// If the last entry took no time, Begin starts no wait. It also leaves
+// Wait.enough at 0, so that any group wakes the proposer, no matter how many
+// were expected.
 func TestWait_NotTaken(t *testing.T) {
 	var u Wait
 	u.Proposed(4)

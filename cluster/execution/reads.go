@@ -328,8 +328,8 @@ func (s *slowRead) stop() error {
 
 // awaitSlot makes a read with scripts wait until a slot is free, and frees the
 // slot at once. The read must not keep the slot while its script waits for a
-// slot for scripts. Otherwise, reads that have a slot for scripts could wait
-// for this slot, and none of them would continue.
+// slot for scripts: reads that have a slot for scripts could wait for the slot
+// that this read keeps, and none of the reads would continue.
 func (s *slowRead) awaitSlot(took time.Duration) error {
 	l, err := s.h.slots.Enter(s.run.Who, s.h.cfg.Wait, s.run.Done)
 	if err != nil {

@@ -31,8 +31,8 @@ func (r hostedRunner) Compiled(sha string, library bool) bool {
 // fsm.CompileBound. Most scripts take less.
 const compileTime = 2 * time.Microsecond
 
-// MayCompile implements fsm.CompileBound. A compilation cannot be interrupted, so
-// a dry run that would exceed the limit of its lane by it leaves the lane first.
+// MayCompile implements fsm.CompileBound. A compilation cannot be interrupted. So a
+// dry run leaves its lane before a compilation that may exceed the lane's limit.
 func (r hostedRunner) MayCompile(size int) bool {
 	t := r.dryRun
 	if t == nil || r.h.cfg.Mono()-t.begun+time.Duration(size)*compileTime <= t.limit {

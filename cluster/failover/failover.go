@@ -112,8 +112,9 @@ func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 // because the leader's process has then ended. Because the node does not wait
 // until heartbeats are missing, a killed leader is replaced in a fraction of
 // HeartbeatTimeout. A host or network that fails silently refuses nothing: see
-// CampaignSilent. after is how many steps this node waits in addition to those
-// of its rank. A node calls Campaign once for each leader that it loses.
+// CampaignSilent. The argument after is how many steps this node waits in
+// addition to those of its rank. A node calls Campaign once for each leader that
+// it loses.
 //
 // A wrong suspicion is safe, because an election still needs a majority and an
 // up-to-date log. To start the election, the node sends itself TimeoutNow, the

@@ -23,8 +23,8 @@ const (
 	VoteUnwritten = "vote-unwritten"
 	// VoteWritten: a vote is durable and has not been answered.
 	VoteWritten = "vote-written"
-	// FileUnnamed: the new content of node.json, or the first content of the
-	// file acked, is durable in a file with a temporary name.
+	// FileUnnamed: the new content of the file node.json, or the first content
+	// of the file named acked, is durable in a file with a temporary name.
 	FileUnnamed = "file-unnamed"
 	// SnapshotTorn: a part of a snapshot is in its file.
 	SnapshotTorn = "snapshot-torn"
@@ -37,8 +37,8 @@ const (
 	// SuffixUncut: the end of the log, which the leader does not have, no
 	// longer counts as acknowledged, and is not deleted.
 	SuffixUncut = "suffix-uncut"
-	// SegmentUnlisted: the file of a new segment exists, and the list does not
-	// name it (wal).
+	// SegmentUnlisted: the file of a new segment exists, and raft-wal's list of
+	// segments does not name it (wal).
 	SegmentUnlisted = "segment-unlisted"
 	// SegmentUndeleted: the list no longer names old segments, and the file of
 	// one of them is about to be deleted (wal). If several files are deleted,

@@ -42,7 +42,7 @@ type Worker struct {
 // decays by half every usageHalfLife. So a new user or connection goes first
 // for about usageHalfLife, no matter how much time the others have had.
 type usage struct {
-	spent float64       // time with a slot, in nanoseconds, decayed up to the time at
+	spent float64       // time with a slot, in nanoseconds, decayed until usage.at
 	at    time.Duration // the time at which spent was computed
 }
 
@@ -213,8 +213,8 @@ func (l *Slot) Pause(now time.Duration, done <-chan struct{}) error {
 	return nil
 }
 
-// Charge counts ran, a time for which the work has run without a slot, as if
-// the work had occupied this slot.
+// Charge counts a time for which the work has run without a slot as if the work
+// had occupied this slot.
 func (l *Slot) Charge(ran time.Duration) { l.begun -= ran }
 
 // Leave gives the slot back.
@@ -224,8 +224,8 @@ func (l *Slot) Leave() {
 }
 
 // swap puts a worker that has a slot back into the queue, and gives the slot to
-// the waiting work that goes first. That may be the worker itself. had is the
-// time for which the worker has had the slot.
+// the waiting work that goes first. That may be the worker itself. The argument
+// had is the time for which the worker has had the slot.
 func (p *Slots) swap(who Worker, had, now time.Duration) *slotWait {
 	w := &slotWait{who, make(chan struct{})}
 	p.mu.Lock()
@@ -236,8 +236,8 @@ func (p *Slots) swap(who Worker, had, now time.Duration) *slotWait {
 	return w
 }
 
-// release takes a slot from a worker and gives it to waiting work. had is the
-// time for which the worker has had the slot.
+// release takes a slot from a worker and gives it to waiting work. The argument
+// had is the time for which the worker has had the slot.
 func (p *Slots) release(who Worker, had, now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

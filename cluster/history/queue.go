@@ -126,8 +126,8 @@ func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
 }
 
 // Restored notes that a snapshot up to a log index has replaced the state.
-// clock is the clock of the new state. before is the wall clock of the replaced
-// state, in microseconds. It is 0 if there was no earlier state.
+// clock is the clock of the new state. The argument before is the wall clock of
+// the replaced state, in microseconds. It is 0 if there was no earlier state.
 func (s *Store) Restored(index uint64, clock fsm.Clock, before int64) {
 	seen := s.seen.Load()
 	if index <= seen {
@@ -154,9 +154,9 @@ func (s *Store) endGap() {
 	}
 }
 
-// wake wakes the goroutine that writes, if urgent or first is set. With urgent,
-// the goroutine writes at once. first says that the queue was empty: the goroutine
-// then waits for at most gatherTime before it writes.
+// wake wakes the goroutine that writes, if urgent or first is set. If urgent is
+// set, the goroutine writes at once. If only first is set, because the queue was
+// empty, the goroutine waits for at most gatherTime before it writes.
 func (s *Store) wake(first, urgent bool) {
 	switch {
 	case urgent:

@@ -60,7 +60,8 @@ type History interface {
 	// Applied must not wait.
 	Applied(clock fsm.Clock, res *fsm.Result)
 	// Restored is called when a snapshot up to a log index has replaced the
-	// state. before is the wall clock of the replaced state, in microseconds.
+	// state. The argument before is the wall clock of the replaced state, in
+	// microseconds.
 	Restored(index uint64, clock fsm.Clock, before int64)
 	// Sync is called before a snapshot up to a log index is complete. When the
 	// snapshot is complete, the node may delete the log up to that index.

@@ -30,9 +30,9 @@ type Machine struct {
 	// snapshot. That snapshot is this node's own.
 	starting bool
 	// unread is the reason why this node's own snapshot could not be read at
-	// the start. If it is set, Restore always fails with it. Otherwise raft
-	// would continue with an older snapshot, although the entries that follow
-	// the older snapshot may have been deleted.
+	// the start. If it is set, Restore always fails with it, so that raft does
+	// not continue with an older snapshot. The entries that follow the older
+	// snapshot may have been deleted.
 	unread error
 
 	// mu guards m. A function that changes the state or makes a clone needs the

@@ -120,7 +120,7 @@ func New() *Counters {
 		SlowReads: counter("slow_reads_total",
 			"Groups of reads that ran on a copy-on-write clone, because they took longer than 0.5 ms or "+
 				"contain scripts. The leader runs most of them; any node runs those of its READONLY connections "+
-				"and those of its clients that have large replies."),
+				"and, for its other clients, those with large replies."),
 		SlowReadSeconds: histogram("slow_read_seconds",
 			"Seconds that a slow read ran, without the time in which other reads had its slot.", seconds),
 		SlowReadsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -186,7 +186,7 @@ var (
 	descTerm    = prometheus.NewDesc("holdfast_raft_term", "Current raft term.", nil, nil)
 	descCommit  = prometheus.NewDesc("holdfast_raft_commit_index", "Raft commit index.", nil, nil)
 	descApplied = prometheus.NewDesc("holdfast_raft_applied_index",
-		"Index of the last entry that this node's machine has applied.", nil, nil)
+		"Index of the last entry that this node's state machine has applied.", nil, nil)
 	descLast = prometheus.NewDesc("holdfast_raft_last_index",
 		"Index of the last entry in this node's log.", nil, nil)
 	descLeader = prometheus.NewDesc("holdfast_is_leader",

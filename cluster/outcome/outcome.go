@@ -1,7 +1,7 @@
 // Package outcome defines the errors of groups that have no replies. The
 // outcome of such an error says whether the group was executed, was not
-// executed, or may have been executed. The outcome is part of the error's type,
-// so that wrapping or joining errors cannot turn another outcome into "not
+// executed, or may have been executed. The outcome is a field of the error, so
+// that wrapping or joining errors cannot turn another outcome into "not
 // executed".
 package outcome
 
@@ -37,9 +37,9 @@ type Error struct {
 
 const msgUnknown = "outcome unknown"
 
-// NewUnknown returns the error of a group that may have been executed. Only the
-// text of why becomes part of the result. The outcome of why, if it has one, is
-// ignored.
+// NewUnknown returns the error of a group that may have been executed. The
+// argument why is the cause. Only its text becomes part of the result. If the
+// cause has an outcome of its own, NewUnknown ignores that outcome.
 func NewUnknown(why error) error {
 	return &Error{outcome: Unknown, text: msgUnknown + ": " + why.Error()}
 }

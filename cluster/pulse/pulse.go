@@ -24,8 +24,8 @@ type Ticker struct {
 	resting atomic.Bool // the next tick comes after the interval slow
 }
 
-// New returns a Ticker that ticks at the interval fast, and at the interval slow
-// once nothing has happened for a second.
+// New returns a Ticker that ticks at the interval fast. Once nothing has
+// happened for a second, the Ticker rests: it ticks at the interval slow.
 func New(fast, slow time.Duration) *Ticker {
 	return &Ticker{fast: fast, slow: max(fast, slow), timer: time.NewTimer(fast), woken: make(chan struct{}, 1)}
 }
@@ -51,8 +51,8 @@ func (t *Ticker) Touch() {
 	}
 }
 
-// Resting reports whether the Ticker ticks at the interval slow. Then the last
-// tick may be as old as slow.
+// Resting reports whether the Ticker ticks at the interval slow. If so, as much
+// time as that interval may have passed since the last tick.
 func (t *Ticker) Resting() bool { return t.resting.Load() }
 
 // Next schedules the next tick. busy says that the owner has work that must be

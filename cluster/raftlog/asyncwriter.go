@@ -148,8 +148,8 @@ func (b *asyncWriter) StoreLogs(logs []*raft.Log) error {
 
 // FirstIndex implements raft.LogStore.
 func (b *asyncWriter) FirstIndex() (uint64, error) {
-	// Read first before the disk's first index. An entry that moves to the disk
-	// in between is then found in at least one of the two.
+	// Read b.first before the disk's first index. An entry that moves to the
+	// disk between these two reads is then found by at least one of them.
 	open := b.first.Load()
 	first, err := b.LogStore.FirstIndex()
 	if err == nil && first == 0 {
@@ -199,7 +199,7 @@ func (b *asyncWriter) DeleteRange(lo, hi uint64) error {
 	if err != nil {
 		return err
 	}
-	if hi >= last && lo > first { // entries of a deposed leader, not compaction
+	if hi >= last && lo > first { // not compaction, but the deletion of a deposed leader's entries
 		if err := b.noRoom(); err != nil {
 			return err
 		}

@@ -64,9 +64,9 @@ func openPromises(stable raft.StableStore, mono func() time.Duration, done <-cha
 	return p
 }
 
-// give promises that this node votes for no candidate during the time d from
-// now. The promise holds from the moment at which give returns nil. If give
-// returns an error, the caller must not rely on a promise.
+// give makes the promise that this node votes for no candidate during the time
+// d from now. The promise holds from the moment at which give returns nil. If
+// give returns an error, the caller must not rely on a promise.
 func (p *promises) give(d time.Duration) error {
 	if p.broken != nil {
 		return p.broken
@@ -137,7 +137,7 @@ type heldVotes struct {
 
 // SetUint64 implements raft.StableStore. If v is the term of a vote, SetUint64
 // first waits until this node may vote. raft stores the term of a vote before
-// the candidate, and after it has raised its own term.
+// it stores the candidate's address, and after it has raised its own term.
 func (s heldVotes) SetUint64(key []byte, v uint64) error {
 	if string(key) == keyLastVoteTerm {
 		if err := s.promises.await(); err != nil {

@@ -119,8 +119,8 @@ func (s *checkedSink) report(err error) error {
 	return err
 }
 
-// check reads the snapshot back, and compares its content with the index and
-// with own.
+// check reads the snapshot back, and compares its content with the fields index
+// and own of s.
 func (s *checkedSink) check() (err error) {
 	r, err := s.Written()
 	if err != nil {

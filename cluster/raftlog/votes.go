@@ -48,11 +48,11 @@ func (s singleVote) Get(key []byte) ([]byte, error) {
 // member, deleted its data, and added it again. Another node that has not
 // learned of the removal still counts that id as a voter, and may lack entries
 // that were acknowledged since the removal. This other node could be elected
-// with the vote of the new node, or the new node could acknowledge its entries.
-// Two leaders in one term are possible (simulator, seed 357, 70 s). The rules
-// of Raft do not prevent this: a node without data follows any leader, and a
-// node that reads the log from its start takes each past membership for the
-// current one.
+// with the vote of the new node, or the new node could acknowledge entries of
+// the other node. Two leaders in one term are possible (simulator, seed 357,
+// 70 s). The rules of Raft do not prevent this: a node without data follows any
+// leader, and a node that reads the log from its start takes each past
+// membership for the current one.
 //
 // So the leader that admits a node gives it two numbers: the log index of the
 // entry that admits the node, and the leader's term. The node votes for no

@@ -181,9 +181,10 @@ func (r *Rounds[R]) Suffices(from raft.ServerID, term uint64) bool {
 	return term == r.cfg.Term && voter && confirmations(servers, r.cfg.Self) <= 1
 }
 
-// Confirm passes reads for which vouches suffice to Config.Confirmed. It notes
-// the commit index, which is not lower than at the time of the vouches. It calls
-// done when the reads have been passed on, or lost.
+// Confirm passes reads to Config.Confirmed without a round. Each of the reads
+// must have a vouch that suffices. Confirm notes the commit index, which is not
+// lower than at the time of the vouches. It calls done when the reads have been
+// passed on, or lost.
 func (r *Rounds[R]) Confirm(readers []R, done func()) {
 	r.mu.Lock()
 	closed := r.closed

@@ -39,6 +39,6 @@ func TestSnapshotHealth_Refused(t *testing.T) {
 	// A node whose disk has no room remains ready: the snapshot succeeds when
 	// there is room again.
 	if !h.refused(syscall.ENOSPC, 10, 0, wall) || h.text(10) == "" || h.behind(10) != "" {
-		t.Errorf("without room: text %q, behind %q, want a text and no behind", h.text(10), h.behind(10))
+		t.Errorf("without room: text returned %q, behind returned %q, want a text and \"\"", h.text(10), h.behind(10))
 	}
 }

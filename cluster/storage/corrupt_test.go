@@ -35,8 +35,9 @@ func frames(b []byte) []frame {
 }
 
 // damaged returns the config of a node whose data directory the test may
-// damage. The directory is a copy, as a crash would leave it. The log ends at
-// last. The acked file was last written when the log ended at ackedTo.
+// damage. The directory is a copy, as a crash would leave it. The argument last
+// is the index at which the log ends. The acked file was last written when the
+// log ended at ackedTo.
 func damaged(t *testing.T, kind string, ackedTo, last uint64) storage.Config {
 	t.Helper()
 	s, cfg := newNode(t, kind)

@@ -48,7 +48,7 @@
 //     by at most half a second. It is exact after Close, after a snapshot is
 //     completed, and before the log is truncated.
 //   - The segment is sealed, the segment is shorter than when it was created,
-//     or a file of the list is missing.
+//     or a file that the segment list names is missing.
 //
 // Open cannot detect two kinds of damage. The first is damage inside the very
 // last batch, or the loss of the last batches as a whole. Such damage goes

@@ -1,6 +1,6 @@
 // Package trace describes the traces of commands: the times at which a group of
 // commands passed from one stage to the next. The package itself exports no
-// traces: a [Recorder] does. It is not a supported API.
+// traces: a [Recorder] does. The package is not a supported API.
 //
 // Every node of a cluster derives the identity of a trace from the group's number
 // (see [Group]), and decides by the identity whether the group is traced. So nothing

@@ -18,8 +18,8 @@ import (
 // for it: for a read on a follower, a message, or a lock that is passed on.
 // With a CommitTimeout of milliseconds, an idle leader would send hundreds of
 // useless requests a second. So raft's timeout is long, and commitNotices sends
-// a request when a follower has not learned of a commit within the time in the
-// field after.
+// a request when a follower has not learned of a commit within the time
+// commitNotices.after.
 //
 // Such a request is an append request without entries, as raft itself would
 // send it, and Transport sends it under the same rules. The preceding entry

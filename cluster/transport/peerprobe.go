@@ -77,7 +77,7 @@ func (p *peerProbe) send(id raft.ServerID, term uint64, heartbeat, request func(
 }
 
 // await waits until the member has been reached after its last failure. It
-// returns nil immediately if the member is not in away.
+// returns nil immediately if p.away does not contain the member.
 func (p *peerProbe) await(id raft.ServerID, term uint64, heartbeat func() error) error {
 	p.mu.Lock()
 	back := p.away[id]

@@ -32,8 +32,8 @@ type Verdict struct {
 	Reachable int `json:"reachable"`
 	// Tolerates is the number of further voters that may fail while the cluster
 	// continues to accept writes. A voter that is starting or far behind does
-	// not count: if another voter failed, writes would have to wait until that
-	// voter has caught up, and it may never catch up.
+	// not count: if another voter failed, writes would have to wait for the
+	// voter that is starting or far behind, and it may never catch up.
 	Tolerates int       `json:"tolerates"`
 	Problems  []Problem `json:"problems"` // reasons why the cluster is not healthy
 	Advice    []string  `json:"advice"`

@@ -19,8 +19,8 @@ type poller struct {
 	counter [8]byte               // buffer for the number that poll reads from the descriptor
 }
 
-// one is the number that signaled writes to make the eventfd readable. All its
-// bytes are the same, so that the byte order does not matter.
+// one is the number that the method signaled writes to make the eventfd
+// readable. All its bytes are the same, so that the byte order does not matter.
 var one = [8]byte{1, 1, 1, 1, 1, 1, 1, 1}
 
 // open opens the descriptor, which stays open until the process ends.

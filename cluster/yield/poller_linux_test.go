@@ -25,9 +25,9 @@ func TestNow_LetsMessagesIn(t *testing.T) {
 	}
 }
 
-// heardSoon sends messages to a goroutine that echoes them. It calls yield
-// twice after each message, and returns how many messages the goroutine had
-// read by then.
+// heardSoon sends messages to a goroutine that echoes them. After each message,
+// it calls yield twice, and counts the message if the goroutine has read it by
+// then. It returns the count.
 func heardSoon(t *testing.T, messages int, yield func()) (soon int) {
 	t.Helper()
 	out, in := socketPair(t)

@@ -132,7 +132,7 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 }
 
 // moment returns the time in a field of d, which is in milliseconds since 1970, as
-// a text. If there is no such field, it returns absent.
+// a text. If there is no such field, it returns the argument absent.
 func moment(d listing.Lock, name, absent string) string {
 	ms := d.Int(name)
 	if ms == 0 {

@@ -220,9 +220,9 @@ const historyLimit = time.Second
 
 // addHistory adds fields from the history of a node to the locks that were not
 // acquired with LOCK ACQUIRE. If the node refuses or does not answer in time,
-// addHistory leaves the other locks without these fields, because the list is
-// useful without them too. Once the node has refused with NOPERM, addHistory does
-// not ask again.
+// addHistory leaves the remaining ones of these locks without the fields,
+// because the list is useful without them too. Once the node has refused with
+// NOPERM, addHistory does not ask again.
 func (o *locksOptions) addHistory(ctx context.Context, nodes *lock.Nodes, all []listing.Lock) error {
 	if o.noHistory {
 		return nil

@@ -192,8 +192,8 @@ func (b *bundle) node(ctx context.Context, n cluster.NodeStatus) {
 	}
 }
 
-// commands adds the replies of a node to commands. It reports whether the node
-// answered.
+// commands sends commands to a node, and adds a file with the reply to each of
+// them. It reports whether the node answered.
 func (b *bundle) commands(ctx context.Context, dir, addr string, files []bundleCommandFile) bool {
 	c, err := client.Dial(ctx, addr, b.login)
 	if err != nil {

@@ -55,8 +55,8 @@ func programInfo() []byte {
 	return []byte(text)
 }
 
-// tail returns at most the last most bytes of a file. It leaves out an
-// incomplete first line.
+// tail returns the end of a file. The argument most is the maximum number of
+// bytes. tail leaves out an incomplete first line.
 func tail(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 
 // ownDescriptors is the number of file descriptors that a node needs besides
 // those of its clients: the log and snapshots, connections to the other nodes,
-// Sentinel clients, and 256 connections at the HTTP port.
+// Sentinel clients, and 256 connections at the HTTP port, which is the default
+// of --max-http-connections.
 const ownDescriptors = 512
 
 // checkDescriptors returns an error if the process may not open enough file

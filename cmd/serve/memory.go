@@ -90,8 +90,8 @@ type memoryTuner struct {
 
 // tuneMemory sets the percentage and the soft limit, and adapts them after each
 // garbage collection. If the environment sets GOGC or GOMEMLIMIT, tuneMemory does
-// not change that value. maxMemory is the limit of the data set until use is
-// called.
+// not change that value. maxMemory is the limit of the data set until the method
+// use is called.
 func tuneMemory(maxMemory int64) *memoryTuner {
 	t := &memoryTuner{}
 	if n, err := platform.ProcessMemory(); err == nil {

@@ -14,7 +14,7 @@ type nodeLog struct {
 	main    hclog.Logger // suppresses lines that repeat
 	scripts hclog.Logger // logger of scripts, which have their own limit
 	audit   hclog.Logger // writes every line, regardless of the level
-	json    atomic.Bool  // the format of all loggers
+	json    atomic.Bool  // whether all loggers write JSON instead of text
 }
 
 // newNodeLog returns the loggers of a node. They write to standard error.

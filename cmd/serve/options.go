@@ -383,8 +383,8 @@ func (o *options) validate() error {
 	return o.limits.Validate()
 }
 
-// checkMinimums returns an error about a number that is below its minimum, although
-// 0, which means no limit, is allowed.
+// checkMinimums returns an error if a number is below its minimum. 0 means no limit
+// and is allowed.
 func (o *options) checkMinimums() error {
 	for _, n := range []struct {
 		flag       string
@@ -422,8 +422,8 @@ func (o *options) checkListeners() error {
 }
 
 // checkAdvertisedPeer returns an error if the peer address that this node announces
-// to the other nodes belongs to another port of this node. A node that forms a
-// cluster on its own would not notice this mistake otherwise.
+// to the other nodes belongs to another port of this node. Without this check, a
+// node that forms a cluster on its own would not notice this mistake.
 func (o *options) checkAdvertisedPeer() error {
 	for _, a := range []struct{ flag, addr string }{
 		{"client-addr", o.clientAddr}, {"advertise-client-addr", o.advertiseClient}, {"http-addr", o.httpAddr},
@@ -443,6 +443,6 @@ const maxBulk = 16 << 20
 
 // maxLeaderLease bounds --leader-lease. A candidate stores its vote for itself
 // before it asks the other voters. So if a long promise delayed one candidate, the
-// next candidate would campaign in the same term. A vote must also arrive before
-// raft's request for the vote times out, after 3 s.
+// next candidate would campaign in the same term, and the votes could be split. A
+// vote must also arrive before raft's request for the vote times out, after 3 s.
 const maxLeaderLease = time.Second

@@ -166,8 +166,8 @@ func (o *secretOptions) admit(cfg *cluster.Config, log hclog.Logger) error {
 	switch {
 	case cfg.Secret != nil && o.insecure:
 		cfg.SecretOptional = true
-		log.Warn("nodes without the cluster secret are accepted (--insecure): restart without it when every node has " +
-			"the secret")
+		log.Warn("nodes without the cluster secret are accepted (--insecure): restart without --insecure when every " +
+			"node has the secret")
 	case cfg.Secret != nil || exposed == "":
 	case o.insecure:
 		log.Warn("any host that reaches the peer port can join and change the cluster (--insecure)", "addr", exposed)

@@ -22,8 +22,8 @@ type testClock struct {
 	content string        // content of the file when it was last parsed
 	offset  time.Duration // offset of the wall clock
 	rate    float64
-	base    time.Duration // reading of the monotonic clock at since
-	since   time.Time
+	base    time.Duration // reading of the monotonic clock when it was set
+	since   time.Time     // when base was set
 }
 
 // testClockEvery is the interval at which the file is read.

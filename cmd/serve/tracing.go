@@ -25,7 +25,7 @@ func (o *tracingOptions) flags(f *pflag.FlagSet) {
 		"share of the pipelines that are traced, above 0 and at most 1; the same on all nodes, or traces lack stages")
 }
 
-// validate returns an error if open would refuse a flag.
+// validate returns an error if the method open would refuse a flag.
 func (o *tracingOptions) validate() error {
 	if o.endpoint == "" {
 		return nil

@@ -25,7 +25,8 @@ func CheckInterval(every time.Duration) error {
 }
 
 // Repeat prints a page repeatedly until ctx ends. On a terminal, each page replaces
-// the previous one. An error of page ends Repeat, unless ctx has ended.
+// the previous one. If page fails, Repeat returns the error, or nil if ctx has
+// ended.
 func Repeat(ctx context.Context, out io.Writer, every time.Duration, page func(io.Writer) error) error {
 	const clearScreen = "\x1b[H\x1b[2J"
 	file, ok := out.(*os.File)

@@ -27,7 +27,7 @@ type Progress struct {
 
 // NewProgress returns the Progress of a transfer that begins now. total is the
 // number of bytes of the transfer, or 0 if it is unknown. Each report begins
-// with the text what.
+// with the argument what.
 func NewProgress(out io.Writer, what string, total int64) *Progress {
 	f, ok := out.(*os.File)
 	return &Progress{

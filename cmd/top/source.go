@@ -21,7 +21,7 @@ import (
 
 const (
 	statusLimit = 3 * time.Second // bounds a request for the status of all nodes
-	detailLimit = time.Second     // bounds a request for the locks, or for the load of a node
+	detailLimit = time.Second     // bounds a search for locks, the requests for loads, and a request for the history
 	lockPage    = 1000            // maximum number of locks that a request returns
 	lockPages   = 20              // maximum number of requests for the further pages of a list
 	mostLocks   = 1000            // maximum number of locks that are shown

@@ -63,8 +63,8 @@ injects the faults of --faults. Then it starts the next cluster, until
 root, and some of them need strace. The report lists faults that cannot be
 injected here as not run.
 
-Exit codes: 0 no violation; 1 a guarantee was violated, or a flag is wrong and
-nothing was tested; 2 no verdict.`,
+Exit codes: 0 no violation; 1 a guarantee was violated, or the flags could not
+be parsed and nothing was tested; 2 no verdict.`,
 		Example: `  holdfast verify --addrs 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 \
     --duration 60s --report verify.html
   holdfast verify --local --faults all --report verify.html

@@ -117,7 +117,7 @@ func (h *histogram) add(d *dto.Histogram) {
 }
 
 // quantile returns the upper bound, in milliseconds, of the bucket with the
-// q-quantile of the observations since before.
+// q-quantile of the observations since the earlier histogram before was read.
 func (h *histogram) quantile(q float64, before *histogram) float64 {
 	n := h.all - before.all
 	if n <= 0 {

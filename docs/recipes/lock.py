@@ -1,7 +1,7 @@
 """A lock with redis-py, renewed while the work lasts: python3 lock.py [host:port]
 
-The program prints "half" when half of the work is done. To see that the lock is kept, kill a node at that moment,
-but not the node at host:port.
+The program prints "half" when it has taken the lock, before the work. To see that the lock is kept, kill a node at
+that moment, but not the node at host:port.
 """
 import sys
 import time

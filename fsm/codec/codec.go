@@ -110,5 +110,5 @@ func (d *Decoder) Done(what string) error {
 }
 
 // View returns a string that shares the memory of b. The string must not be
-// used after b has changed, so it is only for lookups.
+// used after b has changed.
 func View(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -18,8 +18,8 @@ func stepsFind[V any](d *container.Dict[V]) int {
 // open returns a copy of o, or a new object of type t for key if o is nil. The
 // caller may change the collection of the copy, passing c.Owner() to the
 // methods that change it, and must then store the copy, for example with
-// storeOrRemove. The copy shares nodes with o, and a change of the copy may
-// change these nodes in place. So o must not be used after a change.
+// storeOrRemove. The copy shares tree nodes with o, and a change of the copy
+// may change these nodes in place. So o must not be used after a change.
 func open(c *fsm.Ctx, o *keyspace.Object, key []byte, t keyspace.Type) *keyspace.Object {
 	c.Change()
 	if o == nil {

@@ -10,9 +10,9 @@
 // command is a pure function of the state and the entry.
 //
 // work.go estimates the work of the commands whose cost depends on the values
-// of their keys. Algorithms that need no context are in packages of their own:
-// fsm/geo, fsm/glob, fsm/hll, fsm/locklist, fsm/number, fsm/rdb, fsm/stream and
-// fsm/subsequence.
+// of their keys. Algorithms that do not need an fsm.Ctx are in packages of
+// their own: fsm/geo, fsm/glob, fsm/hll, fsm/locklist, fsm/number, fsm/rdb,
+// fsm/stream and fsm/subsequence.
 //
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.

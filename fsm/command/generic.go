@@ -279,7 +279,7 @@ func copyKey(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	}
 	n := o.Named(args[2])
 	if n.Coll != nil {
-		c.Disown() // o and n share nodes now
+		c.Disown() // o and n share tree nodes now
 	}
 	storeAsNew(c, n)
 	c.Notify("g", "copy_to", n.Key)

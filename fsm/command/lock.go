@@ -386,8 +386,8 @@ func lockAcquire(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return c.Wait(args, a.call())
 }
 
-// grant takes a lock that is free, or joins its holders. If the owner already is
-// a holder, grant renews its lease.
+// grant gives the owner a lock that is free, or adds the owner to the holders
+// of a lock. If the owner already is a holder, grant renews the owner's lease.
 func (a *acquisition) grant(c *fsm.Ctx) fsm.Reply {
 	var o *keyspace.Object
 	if a.many {
@@ -583,7 +583,7 @@ func lockInfo(c *fsm.Ctx, args [][]byte) fsm.Reply {
 const waiterFields = 18
 
 func describeWaiter(c *fsm.Ctx, n fsm.LockWaiter) fsm.Reply {
-	a, _ := parseAcquire(n.Args, true) // parsed without an error before it began to wait
+	a, _ := parseAcquire(n.Args, true) // no error: the arguments were parsed before the client began to wait
 	n.Addr, n.Name = a.addr, a.name
 	fields := []fsm.Reply{fsm.Bulk("owner"), fsm.Bulk(string(a.owner))}
 	fields = append(fields, describeClient(n.LockClient)...)

@@ -293,9 +293,9 @@ func keys(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Array(found)
 }
 
-// randomkey chooses a random hash and returns the first key with this hash or a
-// higher one that has not expired. If there is none, it starts at the first
-// key.
+// randomkey chooses a random hash. It returns the first key that has not
+// expired and whose hash is at least the chosen one. If there is none, it
+// starts at the first key.
 func randomkey(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	c.PrepareWalk()
 	db := c.Keyspace()

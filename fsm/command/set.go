@@ -406,9 +406,9 @@ func intersect(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	})
 }
 
-// unite calls f for the members of all sets. If all are sets of integers, and
-// the union has few enough members to be such a set too, the members come in
-// numeric order, as in Redis.
+// unite calls f for the members of all sets. If all sets have the encoding of
+// small sets of integers, and the union is small enough for this encoding too,
+// the members come in numeric order, as in Redis.
 func unite(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	list = slices.DeleteFunc(distinct(c, list), func(o *keyspace.Object) bool { return o == nil })
 	large := slices.ContainsFunc(list, func(o *keyspace.Object) bool { return keyspace.LargeSet(o.Coll.Set.Len()) })
@@ -530,7 +530,7 @@ func setStore(c *fsm.Ctx, args [][]byte, event string, operation setOperation) f
 		// The result is the source itself. It has the encoding of large values,
 		// because every set of this size has it.
 		n.Coll.Big, n.Coll.Set = true, o.Coll.Set
-		c.Disown() // o and n share nodes now
+		c.Disown() // o and n share tree nodes now
 		return storeResult(c, n, "s", event)
 	}
 	var members []member

@@ -191,9 +191,9 @@ const rangeComplexity = "O(N) where N is the length of the returned string. The 
 	"determined by the returned length, but because creating a substring from an existing string is very cheap, it " +
 	"can be considered O(1) for small strings."
 
-// setAccess returns how a call of SET accesses its key. GET returns the value.
-// A comparison also needs read access, because a client could otherwise find
-// out the value by guessing.
+// setAccess returns how a call of SET accesses its key. The option GET needs
+// read access, because it returns the old value. A comparison needs read access
+// too, because a client could otherwise find out the value by guessing.
 func setAccess(args [][]byte) fsm.Access {
 	for _, a := range args[min(3, len(args)):] {
 		if fsm.IsWord(a, "GET") || fsm.IsWord(a, "IFEQ") || fsm.IsWord(a, "IFNE") {
@@ -778,7 +778,7 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 }
 
 // takenBy reports whether SET NX or SETNX succeeds because the key already has the
-// value: see the setting lock-idempotent.
+// value owner: see the setting lock-idempotent.
 func takenBy(c *fsm.Ctx, o *keyspace.Object, owner []byte) bool {
 	return o != nil && o.Type == keyspace.TypeString && o.Str == string(owner) && c.Idempotent([]byte(o.Key))
 }

@@ -455,7 +455,7 @@ func setStoreWork(w *fsm.Weigher, args [][]byte) int {
 	}
 	probes := fsm.StepsProbe * (len(keys) - 1)
 	switch {
-	case len(args) == 3: // there is one source; if it is large, the result shares its nodes
+	case len(args) == 3: // there is one source; if it is large, the result shares the tree nodes of the source
 		replaceKey(w, args[1], sum)
 		return min(sum, fewMembers) * fsm.StepsPut
 	case !fsm.IsWord(args[0], "SUNIONSTORE"):
@@ -501,7 +501,7 @@ func zsetStoreWork(w *fsm.Weigher, args [][]byte) int {
 	}
 	few := min(sum, fewMembers) * 2 * fsm.StepsPut
 	switch {
-	case len(args) == 4 && w.Find(args[keys[0]], keyspace.TypeZSet) != nil: // the result shares the source's nodes
+	case len(args) == 4 && w.Find(args[keys[0]], keyspace.TypeZSet) != nil: // the result shares the source's tree nodes
 		replaceKey(w, args[1], sum)
 		return few
 	case fsm.IsWord(args[0], "ZUNIONSTORE"):

@@ -317,9 +317,9 @@ func (q *zquery) visits() int {
 }
 
 // run stores the result in v, which must be empty. If v has the encoding of
-// large values, run preserves scores of -0; if in addition unchanged reports
-// true, v shares its nodes with the source afterward. run returns false if the
-// result is too large or takes too much work.
+// large values, run preserves scores of -0. If, in addition, q.unchanged
+// reports true, v shares its tree nodes with the source afterward. run returns
+// false if the result is too large or takes too much work.
 func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	if q.op != zopDiff {
 		// As in Redis, the smallest source comes first. The order decides how
@@ -527,7 +527,7 @@ func zstore(c *fsm.Ctx, name string, args [][]byte, op zop) fsm.Reply {
 	if whole {
 		n.Coll.CompactScores(c.Owner())
 		if q.unchanged() {
-			c.Disown() // n and the source share nodes now
+			c.Disown() // n and the source share tree nodes now
 		}
 	}
 	return storeResult(c, n, "z", name)

@@ -8,8 +8,8 @@ import (
 
 // The functions in this file change many elements of a collection at once. They
 // have the same result as changing the elements one by one. For many elements
-// they cost far less, because they then build new nodes in order and do not
-// search for each element.
+// they cost far less, because they then build new tree nodes in order and do
+// not search for each element.
 
 // LargeSet reports whether a set of n members has the encoding of large values,
 // whatever its members are.

@@ -95,9 +95,9 @@ func (d *DB) Clone() *DB {
 	return &f
 }
 
-// guess returns the position of the first slot of a leaf that has at least the
-// given hash. shift is the number of low bits in which the hashes of the leaf
-// may differ.
+// guess returns the position in a leaf of the first slot that has the given
+// hash or a higher one. shift is the number of low bits in which the hashes of
+// the leaf may differ.
 func guess(slots []slot, hash uint64, shift int) int {
 	i := int(hash & (1<<shift - 1) * uint64(len(slots)) >> shift)
 	for i > 0 && slots[i-1].hash >= hash {

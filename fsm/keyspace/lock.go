@@ -19,9 +19,10 @@ type Lock struct {
 	// Limit is the maximum number of holders. It is 0 for a lock in the mode
 	// SHARED, which only MaxHolders limits.
 	Limit int
-	// Due is the end of the lease that ends first. It is stored apart from
-	// leases: a change of the lock may change the nodes of leases in place, and
-	// the index of deadlines then still needs the Due of the previous object.
+	// Due is the end of the lease that ends first. It is stored apart from the
+	// field leases: a change of the lock may change the tree nodes of this
+	// field in place, and the index of deadlines then still needs the Due of
+	// the previous object.
 	Due int64
 
 	holders container.Seq[Holder]   // holders in the order of their tokens
@@ -152,9 +153,9 @@ func (o *Object) Due() int64 {
 }
 
 // EditLock returns a copy of o with a copy of its lock, which the caller may
-// change. The copy shares nodes with o, and a change of the copy may change
-// these nodes in place. So o must not be used afterward, except to replace it
-// with the copy.
+// change. The copy shares tree nodes with o, and a change of the copy may
+// change these nodes in place. So o must not be used afterward, except to
+// replace it with the copy.
 func (o *Object) EditLock() *Object {
 	n, l := *o, *o.Coll.Lock
 	n.Coll = &Collection{Lock: &l}

@@ -7,11 +7,11 @@
 // A value of this package must not be used while another goroutine changes it.
 // A DB and its clones are independent, and so are an ExpiryIndex and its
 // clones. The clones share objects, so an Object must not be changed once a
-// clone may contain it. The collections of objects share nodes. A change of a
-// collection needs the container.Owner of the machine: it copies the nodes of
-// other owners before it changes them, but changes the nodes of this owner in
-// place. The changed collection may share these nodes with the collection from
-// which it was copied, and the change then affects both.
+// clone may contain it. The collections of objects share tree nodes. A change
+// of a collection needs the container.Owner of the machine: it copies the tree
+// nodes of other owners before it changes them, but changes the tree nodes of
+// this owner in place. The changed collection may share these tree nodes with
+// the collection from which it was copied, and the change then affects both.
 //
 // Lease clock times are nanoseconds since the cluster was formed.
 package keyspace

@@ -7,7 +7,7 @@ import "github.com/holdfast-kv/holdfast/fsm/container"
 // with the heap. They are not part of the meaning of an entry.
 const (
 	objectBytes     = 128 // the object, and its slot in a DB
-	expiryBytes     = 48  // the entry of the ExpiryIndex
+	expiryBytes     = 48  // the element of the ExpiryIndex
 	collectionBytes = 320 // the Collection, and its first node
 	lockBytes       = 640 // the Lock, and the first nodes of two more containers
 )

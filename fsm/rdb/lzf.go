@@ -27,7 +27,7 @@ const (
 // after those of the previous text, so that the table need not be cleared.
 type lzf struct {
 	seen *[1 << lzfHashBits]uint32
-	base uint32 // the position of the first byte of the current text in seen
+	base uint32 // the position at which the current text begins
 	out  []byte
 }
 
@@ -137,8 +137,8 @@ func match(in string, ref, i int) int {
 	return n
 }
 
-// lzfExpand returns the text that it decompresses from in. ok is false if in is
-// not valid, or if the text does not have exactly size bytes.
+// lzfExpand decompresses LZF data and returns the text. ok is false if the data
+// is not valid, or if the text does not have exactly size bytes.
 func lzfExpand(in []byte, size int) (out []byte, ok bool) {
 	if size/lzfRatio > len(in) {
 		return nil, false

@@ -95,8 +95,8 @@ func NewWriter(limit int, charge, hold func(n int)) *Writer {
 	return &Writer{limit: limit, charge: charge, hold: hold}
 }
 
-// Over reports whether the written bytes exceed the limit. They may then be
-// incomplete and must not be used.
+// Over reports whether the values exceed the limit, counted before they are
+// compressed. The written bytes may then be incomplete and must not be used.
 func (w *Writer) Over() bool { return w.size > w.limit }
 
 // Payload returns the written bytes, followed by the trailer of a payload. The

@@ -187,8 +187,8 @@ type streamReader struct {
 }
 
 // Stream reads a stream into v, which must be empty. owner becomes the owner of
-// its nodes. Stream replaces times before 1970 and times later than now with
-// now, because clocks may be wrong; XCLAIM does the same.
+// the tree nodes of v. Stream replaces times before 1970 and times later than now
+// with now, because clocks may be wrong; XCLAIM does the same.
 func (r *Reader) Stream(v *stream.Stream, owner *container.Owner, now stream.Moment) {
 	s := streamReader{r, v, owner, now}
 	s.stream(r.kind == typeStreamOld)

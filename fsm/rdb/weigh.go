@@ -11,7 +11,8 @@ type Weight struct {
 	Bytes int
 }
 
-// Weigh returns the cost of restoring the value in b. It decompresses only the
+// Weigh returns the cost of restoring the value in b. A packed part of the
+// value is a listpack, ziplist, zipmap or intset. Weigh decompresses only the
 // heads of the packed parts and does not look at each of their elements, so it
 // takes much less time than restoring. It trusts the number of elements in the
 // head of a packed part. This is safe, because a Reader refuses a part with a

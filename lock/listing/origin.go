@@ -129,8 +129,8 @@ func (o *Origins) Add(scope Scope, locks []Lock, ask func(keys []string) ([]any,
 
 // AskHistory asks a node for the history of keys, one after another, and returns
 // the replies in the form that Add needs. It stops at the first error, because a
-// node adds each command that it refuses to its ACL log. It then returns the error
-// and the earlier replies.
+// node records each refused command in its ACL log. It then returns the error and
+// the earlier replies.
 func AskHistory(ctx context.Context, d Doer, keys []string) (replies []any, err error) {
 	for _, key := range keys {
 		reply, err := d.Do(ctx, "LOCK", "HISTORY", key, "COUNT", 1).Result()

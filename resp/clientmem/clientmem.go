@@ -31,9 +31,9 @@ import (
 // counts for each of these connections.
 type Budget struct {
 	max int64 // in bytes; 0 for no limit
-	// pushed is the size in bytes of the messages that wait for subscribers,
-	// tracking and MONITOR clients. counted is used minus leaving and closing.
-	// Relieve reads both without mu; counted is written with mu locked.
+	// pushed is the size in bytes of the messages that wait for clients that
+	// subscribe, track keys or use MONITOR. counted is used minus leaving and
+	// closing. Relieve reads both without mu; counted is written with mu locked.
 	pushed, counted atomic.Int64
 
 	mu      sync.Mutex

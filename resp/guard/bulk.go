@@ -17,8 +17,8 @@ type bulkState struct {
 }
 
 // More returns complete commands that the client has sent already, in the form
-// in which Read returns them. It returns at most 1024 commands; their total
-// size in bytes is limited by most. It returns nil if there are no such
+// in which Read returns them. It returns at most 1024 commands; the parameter
+// most limits their total size in bytes. It returns nil if there are no such
 // commands, if most is not positive, or if the client has not authenticated. With
 // TLS, it returns only commands that arrived with the bytes that Read has
 // received. More does not wait.

@@ -292,8 +292,8 @@ type testServer struct {
 	write    chan struct{} // receives one value for each write timeout
 }
 
-// serveTest starts a server. cut returns the maximum number of bytes of each read
-// from a socket.
+// serveTest starts a server. For each connection, cut returns a function that
+// returns the maximum number of bytes of each read from the socket.
 func serveTest(t testing.TB, l Limits, password string, cut func() func() int) *testServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -40,11 +40,11 @@ func newEarlyConns() earlyConns {
 	}
 }
 
-// wait waits until n is less than most, but no longer than pause or until closing
-// is closed. Then it yields. Without the yield, Accept and the goroutines that it
-// starts would hand the processor to each other. On a single processor, Go's
-// scheduler would then neither poll the network nor run the goroutines that the
-// network has woken, for up to a second.
+// wait waits until e.n is less than e.most, until the time e.pause is over, or
+// until the channel closing is closed. Then it yields. Without the yield, Accept
+// and the goroutines that it starts would hand the processor to each other. On a
+// single processor, Go's scheduler would then neither poll the network nor run the
+// goroutines that the network has woken, for up to a second.
 func (e *earlyConns) wait(closing <-chan struct{}) {
 	defer yield.Now()
 	if e.n.Load() < e.most {

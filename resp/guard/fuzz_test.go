@@ -234,8 +234,8 @@ func reference(in []byte, l Limits, auth bool) (res outcome) {
 	return res
 }
 
-// lineEnd implements C's strchr: it returns the index of end, or -1 if there is no
-// end or a NUL precedes it.
+// lineEnd implements C's strchr: it returns the index of the byte end, or -1 if b
+// does not contain this byte or a NUL precedes it.
 func lineEnd(b []byte, end byte) int {
 	if nul := bytes.IndexByte(b, 0); nul >= 0 {
 		b = b[:nul]

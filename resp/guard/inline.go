@@ -142,11 +142,12 @@ func isWebWord(name []byte) bool {
 	return false
 }
 
-// isWebRequest reports whether an inline command is the first line of an HTTP
-// request. Redis executes this line as a command, and drops the reply if the Host:
-// line arrives in the same packet. Here, the reply must not depend on how the input
-// is split into packets, so the request line alone decides. No method of HTTP is a
-// command with two arguments, so no valid command is refused.
+// isWebRequest reports whether an inline command is the request line or the Host:
+// line of an HTTP request. Redis executes the request line, except that of a POST,
+// as a command, and drops the reply if the Host: line arrives in the same packet.
+// Here, the reply must not depend on how the input is split into packets, so the
+// request line alone decides. No method of HTTP is a command with two arguments, so
+// no valid command is refused.
 func isWebRequest(args [][]byte) bool {
 	if len(args) > 0 && isWebWord(args[0]) {
 		return true

@@ -64,7 +64,7 @@ func TestListenerMaxClients(t *testing.T) {
 		t.Errorf("open: got %d, want 3", got)
 	}
 	open[0].Close()
-	testutil.Eventually(t, "the closed connection is no longer counted", func() bool { return s.Open() == 2 })
+	testutil.Eventually(t, "the count of connections to drop", func() bool { return s.Open() == 2 })
 	pingBystander(t, dial(t, s), "a connection was closed")
 }
 
@@ -86,9 +86,9 @@ func TestListenerMaxUnauth(t *testing.T) {
 		auth(dial(t, s))
 	}
 	oldest := dial(t, s)
-	testutil.Eventually(t, "the oldest connection is counted", func() bool { return s.Unauthenticated() == 1 })
+	testutil.Eventually(t, "the oldest connection to be counted", func() bool { return s.Unauthenticated() == 1 })
 	second := dial(t, s)
-	testutil.Eventually(t, "the second connection is counted", func() bool { return s.Unauthenticated() == 2 })
+	testutil.Eventually(t, "the second connection to be counted", func() bool { return s.Unauthenticated() == 2 })
 	third := dial(t, s) // replaces the oldest
 	if _, err := io.ReadAll(oldest); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("reading from the oldest connection: %v, want its end", err)
@@ -96,7 +96,7 @@ func TestListenerMaxUnauth(t *testing.T) {
 	auth(second)
 	auth(third)
 	auth(dial(t, s))
-	testutil.Eventually(t, "8 connections are open, all authenticated", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
+	testutil.Eventually(t, "8 open connections, all authenticated", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
 }
 
 func TestCloseCountsOnce(t *testing.T) {

@@ -41,7 +41,7 @@ type throttleKey struct {
 
 // throttleEntry counts the logins of a key.
 type throttleEntry struct {
-	pending  int // logins that are being checked
+	pending  int // logins that Reserve has admitted and that Done has not ended yet
 	failures int
 	last     time.Time // time of the last failure
 	next     time.Time // start of the first free time slot

@@ -46,7 +46,7 @@ func TestLoginThrottle_AtOnce(t *testing.T) {
 	if checked > freeLogins+1 {
 		t.Errorf("%d passwords were checked at the same time, want at most %d", checked, freeLogins+1)
 	}
-	for range 50 { // a pool that logs in while the node asks the leader for the users
+	for range 50 { // connections of a pool log in while the node asks the leader for the users
 		if _, ok := l.Reserve(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}, "app", now); !ok {
 			t.Fatal("Reserve refused a login although no login has failed, want it admitted")
 		}

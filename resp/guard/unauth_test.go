@@ -23,7 +23,7 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 	for range 10 {
 		silent = append(silent, dial(t, s))
 	}
-	testutil.Eventually(t, "3 unauthenticated connections are open", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
+	testutil.Eventually(t, "3 open unauthenticated connections", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
 	for i, c := range silent[:7] {
 		if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("connection %d: got the error %v, want the end of the connection", i, err)

@@ -192,8 +192,8 @@ func New(state State) *Port {
 			Help: "Connections that the node refused or closed, and blocking commands that it refused because of " +
 				"--max-blocked-clients, by reason."}, []string{"reason"}),
 		Published: counter("pubsub_published_total",
-			"Messages of PUBLISH and SPUBLISH, through whichever node, "+
-				"that were looked up among this node's subscribers."),
+			"Messages of PUBLISH and SPUBLISH, sent through any node, "+
+				"for which this node looked up its subscribers."),
 		Delivered: counter("pubsub_delivered_total",
 			"Messages and keyspace notifications handed to connections of this node."),
 		Invalidations: counter("tracking_invalidations_total", "Invalidations handed to connections that track keys."),

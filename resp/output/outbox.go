@@ -76,8 +76,9 @@ type Node struct {
 }
 
 // NewOutbox returns the outbox of a connection. The outbox charges its messages to
-// the memory account of w. cutOff counts and logs that the client reads too slowly,
-// and closes the connection. cutOff must not call the outbox.
+// the memory account of w. cutOff closes the connection, for example because the
+// client reads too slowly, and counts and logs this. cutOff must not call the
+// outbox.
 func NewOutbox(node *Node, client uint64, w *Writer, cutOff func(reason string, bytes int)) *Outbox {
 	return &Outbox{
 		node: node, client: client, w: w, cutOffClient: cutOff, proto: 2,

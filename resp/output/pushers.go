@@ -14,7 +14,7 @@ import (
 //
 // An outbox does not hold a slot while it waits for its client to read.
 type Pushers struct {
-	slots chan *yield.Pace // the free slots, each with the pace of the outboxes that use it
+	slots chan *yield.Pace // the free slots; each is the yield.Pace of the outboxes that use it
 }
 
 // NewPushers returns the Pushers of a node.

@@ -17,8 +17,9 @@ const (
 	// NoEffect parameters are stored by the cluster, so that CONFIG GET returns
 	// their values. The values have no other effect.
 	NoEffect Class = iota
-	// Refused parameters accept only their current value, because another value
-	// would promise a behavior that this program does not have.
+	// Refused parameters accept only their current value, because this program
+	// does not have the behavior of another value, or because a flag sets the
+	// value when the node starts.
 	Refused
 	// Immutable and Protected parameters cannot be changed in Redis either. The
 	// only exception is that Redis accepts changes of Protected parameters if

@@ -96,8 +96,8 @@ type Hub struct {
 // for other goroutines. hubSlice is the number of deliveries, of changed keys, or of
 // keys that are read. topicSlice is the number of topics that a connection joins or
 // leaves, or of prefixes that it begins or ceases to track. One topic or prefix
-// takes about a microsecond, so a slice of topics ends in time for the connection
-// to yield: see yield.Every.
+// takes about a microsecond, so topicSlice of them take less time than yield.Every,
+// the time after which the connection yields.
 const (
 	hubSlice   = 256
 	topicSlice = 64

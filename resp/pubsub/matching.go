@@ -107,8 +107,8 @@ type matchAccount struct{ v atomic.Uint64 }
 
 const accountBits = 40 // the low bits contain the steps
 
-// charge adds n steps. It reports whether the steps of the epoch have reached
-// share with this call.
+// charge adds n steps. It reports whether this call has raised the steps of the
+// epoch to at least the number share.
 func (a *matchAccount) charge(epoch uint32, n int, share uint64) (heavy bool) {
 	for {
 		old, before := a.v.Load(), uint64(0)

@@ -65,10 +65,10 @@ type tracking struct {
 type tracker struct {
 	c      *Subscriber
 	noloop bool
-	// localReads is true if the connection has been in READONLY mode since it began
-	// to track. A value that it has read in that mode may be older than its own
-	// acknowledged changes. So the connection also receives invalidations for its
-	// own changes.
+	// localReads is true if the connection has been in READONLY mode at any time
+	// since it began to track. A value that it has read in that mode may be older
+	// than its own acknowledged changes. So the connection also receives
+	// invalidations for its own changes.
 	localReads bool
 	bcast      bool
 	redirect   uint64 // connection that receives the invalidations instead, or 0
@@ -387,7 +387,7 @@ func (t *tracking) evict() bool {
 			}
 			pending = pending || r.pending
 		}
-		if !pending { // otherwise Settle still needs the reading
+		if !pending { // Settle needs the readings of reads that are under way
 			for id := range readers {
 				t.forget(key, id)
 			}

@@ -74,8 +74,8 @@ func seenDuring(work func(), seen func() bool) int {
 	return <-counted
 }
 
-// awaitOthers repeats work until it returns more than 0, that is, until another
-// goroutine has got access while work ran. A single attempt is not enough on a
+// awaitOthers repeats work until work returns more than 0, that is, until another
+// goroutine has got the lock while work ran. A single attempt is not enough on a
 // busy machine, where the other goroutine may get no processor while work runs.
 func awaitOthers(t *testing.T, what string, work func() int) {
 	t.Helper()
@@ -89,8 +89,8 @@ func awaitOthers(t *testing.T, what string, work func() int) {
 	}
 }
 
-// TestTracking_Slices checks that other goroutines get the lock while all read
-// keys are dropped, and while the readings of closed connections are dropped.
+// TestTracking_Slices checks that other goroutines get the lock while the readings
+// of all keys are dropped, and while those of closed connections are dropped.
 func TestTracking_Slices(t *testing.T) {
 	h := newTestHub()
 	tr := &h.track

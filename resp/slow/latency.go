@@ -157,7 +157,8 @@ func (s *Latency) Report() string {
 		b.WriteString("Latency events are not recorded on this node. " +
 			"Use CONFIG SET latency-monitor-threshold <milliseconds> to record them.\n")
 	case len(events) == 0:
-		b.WriteString("No command has taken longer than latency-monitor-threshold.\n")
+		b.WriteString("No latency events are recorded: since the last reset, no command has reached " +
+			"latency-monitor-threshold.\n")
 	}
 	for _, e := range events {
 		sum := int64(0)

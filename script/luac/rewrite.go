@@ -29,7 +29,7 @@ type rewriter struct {
 	plain     map[int]int // sites without operands, by line
 	localStmt int         // number of local statements seen so far
 	level     int         // depth of nesting, as Lua counts it
-	chain     int         // length of the current chain of left parts: see left
+	chain     int         // length of the current chain of left parts: see the method left
 	pace      *yield.Pace
 	nodes     int // number of nodes seen so far
 }
@@ -43,7 +43,7 @@ type function struct {
 	arg    bool // the body uses the variable arg
 	loops  int
 	consts map[string]struct{}
-	work   int // work that gopher-lua will do to look up constants, see constant
+	work   int // work that gopher-lua will do to look up constants: see the method constant
 }
 
 const (
@@ -98,8 +98,8 @@ func (w *rewriter) nest(line int) {
 	}
 }
 
-// constant counts the work that gopher-lua does for a constant: it searches all
-// constants of the function.
+// constant counts the work that gopher-lua does for a constant: gopher-lua
+// searches all constants of the function.
 func (w *rewriter) constant(line int, c string) {
 	fn := w.fn
 	if _, ok := fn.consts[c]; !ok {

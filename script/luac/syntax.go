@@ -193,8 +193,8 @@ func (t *tokenList) open(i int) []opened {
 	return stack
 }
 
-// hasDo reports whether the do of a loop precedes token k. The argument in
-// describes the loop.
+// hasDo reports whether the do of a loop precedes token k. The parameter
+// named in describes the loop.
 func (t *tokenList) hasDo(in opened, k int) bool {
 	depth := 0
 	for k--; k >= 0; k-- {

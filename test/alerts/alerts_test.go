@@ -77,8 +77,8 @@ var alertCases = []alertCase{
 		`instance="n1"`},
 }
 
-// TestAlerts_Fire checks that each alert does not fire at the time quiet of its
-// case, and fires at the time fires.
+// TestAlerts_Fire checks that each alert does not fire yet at the time
+// alertCase.quiet, and fires at the time alertCase.fires.
 func TestAlerts_Fire(t *testing.T) {
 	all := rules(t)
 	for _, c := range alertCases {

@@ -121,7 +121,7 @@ func (c *client) do(commands ...string) {
 	}
 }
 
-// send sends a command.
+// send sends a command without waiting for the reply.
 func (c *client) send(command string) {
 	c.t.Helper()
 	if err := c.conn.Send(strings.Fields(command)); err != nil {
@@ -263,8 +263,8 @@ func expressions(t *testing.T) map[string]string {
 
 // TestExpressions evaluates the expressions of the Grafana dashboard and of the
 // alert rules on the metrics of a real cluster. Each expression of the dashboard
-// must have a value, and so must the parts of each alert rule that sides returns.
-// No critical alert may fire.
+// must have a value, and so must the parts of each alert rule that the function
+// sides returns. No critical alert may fire.
 func TestExpressions(t *testing.T) {
 	nodes := startCluster(t)
 	s, end := newSeries(), time.Duration(0)

@@ -105,7 +105,7 @@ func newEngine() *promql.Engine {
 	return promql.NewEngine(opts)
 }
 
-// eval evaluates an expression at the time at.
+// eval evaluates an expression at the given time.
 func eval(t *testing.T, s *series, expr string, at time.Duration) promql.Vector {
 	t.Helper()
 	q, err := newEngine().NewInstantQuery(context.Background(), s, nil, expr, time.UnixMilli(at.Milliseconds()))
@@ -150,7 +150,7 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// firing returns the labels of the alerts of a rule that fire at the time at.
+// firing returns the labels of the alerts of a rule that fire at the given time.
 // As in Prometheus, an alert fires when its expression has had a value with the
 // same labels at each evaluation for the duration "for" of the rule.
 func firing(t *testing.T, s *series, r rulefmt.Rule, at time.Duration) (all []labels.Labels) {

@@ -132,8 +132,8 @@ func newWriter(addr string, i int) (*writer, error) {
 	return &writer{conn: conn, name: fmt.Sprintf("failover:%d", i)}, nil
 }
 
-// over writes and meanwhile makes the leader fail. It returns the longest time
-// between two acknowledgements.
+// over writes keys, and meanwhile makes the leader fail. It returns the longest
+// time between two acknowledgements.
 func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration, err error) {
 	defer func() { err = errors.Join(err, w.conn.Close()) }()
 	begun := time.Now()

@@ -103,7 +103,8 @@ func (p *loadProcess) end() error {
 	return p.cmd.Wait()
 }
 
-// runLoad is the program of a load process. It runs the load until in ends.
+// runLoad is the program of a load process. It runs the load until the input of
+// the process ends.
 func runLoad(ctx context.Context, order string, in io.Reader, out io.Writer) error {
 	var o loadOrder
 	if err := json.Unmarshal([]byte(order), &o); err != nil {

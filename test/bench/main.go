@@ -311,7 +311,7 @@ func measureTmpfs(ctx context.Context, m machine, rows []row) (missed bool, err 
 		rows[i].leaderFloor, rows[i].followerFloor, rows[i].ownFloor, rows[i].follower = 0, 0, 0, false
 	}
 	if m.dir, err = os.MkdirTemp(m.o.tmpfs, "holdfast-bench"); err != nil {
-		return false, fmt.Errorf("%scannot make a directory for the data (-tmpfs names another place): %w",
+		return false, fmt.Errorf("%scannot make a directory for the data (name another directory with -tmpfs): %w",
 			tmpfsName, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(m.dir)) }()

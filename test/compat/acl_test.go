@@ -275,8 +275,8 @@ func TestACL_Categories(t *testing.T) {
 	}
 }
 
-// aclUsers contains the rules of one user in each element. As each user with valid
-// rules, TestACL_Dryrun tries the commands of aclTries that Holdfast has.
+// aclUsers contains the rules of one user in each element. For each user with
+// valid rules, TestACL_Dryrun tries the commands of aclTries that Holdfast has.
 var aclUsers = []string{
 	"on nopass +@all ~a*", "on nopass +@all %R~a* %W~b*", "on nopass +@all %R~*", "on nopass +@all %W~*",
 	"on nopass +@read ~*", "on nopass -@all", "on nopass +@all -@dangerous ~* &*",

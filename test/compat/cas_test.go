@@ -2,9 +2,9 @@ package compat
 
 import "testing"
 
-// Redis 7.0.15 has none of these commands and options. Except for LOCK, which
-// only Holdfast has, the replies are those of Redis 8.4 and Valkey 9, from
-// their documentation and test suites.
+// Redis 7.0.15 has none of the commands and options that this file tests. Except
+// for LOCK, which only Holdfast has, the replies are those of Redis 8.4 and
+// Valkey 9, from their documentation and test suites.
 
 func TestSet_Conditions(t *testing.T) {
 	both(t, func(p *pair) {

@@ -100,8 +100,8 @@ func checkRow(t *testing.T, name string, cmd *fsm.Command, info, docs []any) {
 	}
 }
 
-// keySpecs prints the key specifications of a row in the form in which specs
-// prints those of Redis.
+// keySpecs prints the key specifications of a row in the form in which the
+// function specs prints those of Redis.
 func keySpecs(cmd *fsm.Command) []string {
 	var out []string
 	for _, s := range cmd.KeySpecs() {

@@ -58,8 +58,8 @@ func TestTTL(t *testing.T) {
 		p.DoApprox(1000, "PEXPIRETIME k")
 		p.Do("PERSIST k", "TTL k", "PERSIST k", "EXPIREAT k 4000000000", "EXPIRETIME k", "PEXPIRETIME k",
 			"PEXPIREAT k 4000000000499", "EXPIRETIME k", "PEXPIRETIME k", "PEXPIREAT k 4000000000500", "EXPIRETIME k")
-		// The times are rounded to the nearest second. They leave room for a
-		// slow machine.
+		// TTL rounds to the nearest second. On a slow machine, the rounded values
+		// stay the same for the first 400 ms.
 		for _, ms := range []int{1450, 1950, 100450, 100950} {
 			p.Do(fmt.Sprintf("SET k v PX %d", ms), "TTL k")
 		}

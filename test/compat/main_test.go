@@ -14,7 +14,7 @@ import (
 )
 
 // All tests use the same two servers. A test that depends on the data begins
-// with FLUSHALL (see both).
+// with FLUSHALL (see the function both).
 var (
 	redisSocket  string // "" if there is no redis-server
 	holdfastAddr string

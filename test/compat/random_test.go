@@ -210,7 +210,7 @@ func (d collectionDraw) score() string {
 		"0.30000000000000004")
 }
 
-// key draws a key for the type with the letter own, and sometimes a key for any
+// key draws a key for the type whose letter is own, and sometimes a key for any
 // type.
 func (d collectionDraw) key(own string) string {
 	if d.IntN(12) == 0 {

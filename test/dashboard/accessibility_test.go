@@ -27,8 +27,8 @@ func (b *tab) accessible() {
 	}
 }
 
-// maxTabs bounds the number of elements that keyboard visits, because a table
-// may have many links.
+// maxTabs bounds the number of elements that the method keyboard visits, because
+// a table may have many links.
 const maxTabs = 30
 
 // keyboard checks three things: that the key Tab reaches the elements of the

@@ -110,9 +110,9 @@ func TestComposeTLS(t *testing.T) {
 	}
 }
 
-// newComposeProject returns a project with compose.yml and the files in more,
-// which are also in deploy/. The cleanup of the test removes the containers,
-// volumes and networks of the project.
+// newComposeProject returns a project with compose.yml and the files that the
+// parameter more lists, which are also in deploy/. The cleanup of the test removes
+// the containers, volumes and networks of the project.
 func newComposeProject(t *testing.T, more ...string) *composeProject {
 	t.Helper()
 	p := &composeProject{t: t, name: os.Getenv("HOLDFAST_COMPOSE_PROJECT"), addrs: make(map[string]string),

@@ -41,7 +41,8 @@ func TestMetrics_FollowConventions(t *testing.T) {
 
 const metricsHead = `# Metrics
 
-<!-- Made by "make docs" from a running node. Do not edit: change the help. -->
+<!-- Made by "make docs" from a running node. Do not edit this page: change the
+help texts of the metrics. -->
 
 Every node serves these metrics at the path ` + "`/metrics`" + ` of its HTTP port, in the
 format of Prometheus. The alert rules in ` + "`deploy/prometheus/alerts.yml`" + ` and the

@@ -42,7 +42,8 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 			}
 		})
 	}
-	// seen waits until agrees has returned n more times for each of the nodes.
+	// seen waits until the function agrees has returned n more times for each of
+	// the nodes.
 	seen := func(nodes []*process.Node, n int) {
 		t.Helper()
 		left := make(map[*process.Node]int)

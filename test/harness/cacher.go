@@ -133,7 +133,7 @@ func (c *Cacher) Pipeline() error {
 	return c.run()
 }
 
-// run sends the requests in asked, and a PING after them. It then handles all
+// run sends the requests in c.asked, and a PING after them. It then handles all
 // replies, and the pushes that arrive before the last reply.
 func (c *Cacher) run() error {
 	c.asked = append(c.asked, request{line: "PING"})

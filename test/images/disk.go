@@ -212,7 +212,8 @@ func (d *disk) begin(c *call) error {
 
 const severalOpen = ", several writes open"
 
-// several extends touched if more than one write of a file is not durable.
+// several extends the text in d.touched if more than one write of a file is not
+// durable.
 func (d *disk) several(n *node) {
 	writes := 0
 	for _, c := range n.pending {

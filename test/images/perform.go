@@ -139,9 +139,9 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 	return nil
 }
 
-// controlImages makes images of a disk that ignores fsync for the files that
-// forgets selects: fsync reports success, but makes nothing durable. Each image
-// shows the disk right after the node acknowledged a command.
+// controlImages makes images of a disk that ignores fsync for the files that the
+// function forgets selects: fsync reports success, but makes nothing durable. Each
+// image shows the disk right after the node acknowledged a command.
 func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int,
 	forgets func(string) bool,
 	jobs chan<- *job) error {

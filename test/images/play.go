@@ -109,7 +109,7 @@ func (p *player) play(i int) (touched string, err error) {
 }
 
 // replies records the replies of the nodes to clients. The first reply on a
-// connection is the connection's name, by which replies identifies it.
+// connection is the connection's name, which identifies the connection.
 func (p *player) replies(i int, s placed) (replied bool, err error) {
 	_, socket := fd(s.call.arg(0))
 	if s.call.name == "close" && !s.end {

@@ -29,7 +29,7 @@ type arena struct {
 	// killLeader kills the leader with kill -9 and returns when another node
 	// leads. Calls after the first do nothing.
 	killLeader func()
-	killed     atomic.Bool // true if killLeader has been called since ready
+	killed     atomic.Bool // true if killLeader has been called since the last call of ready
 }
 
 // limit is the time limit of one entry of the matrix on a slow machine.

@@ -136,8 +136,8 @@ func TestBlocking_Stop(t *testing.T) {
 }
 
 // TestBlocking_ManyRevoked: when a user loses its rights, all waits of its
-// clients end, although the cluster needs several log entries to end so many.
-// No element that is pushed after the change reaches these clients.
+// clients end, although the cluster needs several log entries to end so many
+// waits. No element that is pushed after the change reaches these clients.
 func TestBlocking_ManyRevoked(t *testing.T) {
 	c := startCluster(t)
 	const each = 700

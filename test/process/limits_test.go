@@ -18,8 +18,8 @@ import (
 // does not print.
 var unlisted = []string{"disk-reserve", "leader-wait", "maxmemory", "threads"}
 
-// documentedLimits returns the flags in docs/limits.md, except those in
-// unlisted.
+// documentedLimits returns the flags in docs/limits.md, except the flags in the
+// list unlisted.
 func documentedLimits(t *testing.T) (flags []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/limits.md")

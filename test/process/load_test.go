@@ -17,8 +17,8 @@ import (
 
 // load is a set of clients that write and record the replies. A client pauses
 // briefly between a reply and its next write. Each key is written once, with
-// NX. Each client also increments its own counter. So check detects a lost
-// write and a write that was executed twice.
+// NX. Each client also increments its own counter. So the method check detects a
+// lost write and a write that was executed twice.
 type load struct {
 	t       *testing.T
 	name    string

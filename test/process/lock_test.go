@@ -88,8 +88,8 @@ func checkTTL(t *testing.T, n *process.Node, key string, taken time.Time, ttl ti
 		if err != nil {
 			t.Fatalf("%s %s: %q", name, key, text)
 		}
-		// The cluster granted the lock after the time in taken, and the node
-		// read the TTL before now.
+		// The cluster granted the lock after the time in the parameter taken, and
+		// the node read the TTL before now.
 		low := ttl - time.Since(taken)
 		high := ttl - begun.Sub(taken) + lateBound
 		// PTTL rounds up to a whole millisecond, and TTL rounds to the nearest

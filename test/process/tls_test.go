@@ -54,8 +54,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign returns a new key and its certificate. The key signer signs the
-// certificate; if signer is nil, the new key does.
+// sign returns a new key and its certificate. It signs the certificate with
+// signer or, if signer is nil, with the new key.
 func (a *authority) sign(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -245,7 +245,7 @@ func TestTLS_Program(t *testing.T) {
 	send(t, n, syscall.SIGHUP)
 	waitOutput(t, n, `SIGHUP: reloaded; other flags and files are read when the node starts: parts="certificates,`)
 	renewed("11")
-	// A wrong file changes nothing, and the node reports it once.
+	// A wrong file changes nothing, and the node reports the error.
 	c.write("node.pem", "NONSENSE", nil)
 	send(t, n, syscall.SIGHUP)
 	waitOutput(t, n, `SIGHUP: the node keeps its previous settings: part=certificates error="certificate `)

@@ -21,7 +21,7 @@ import (
 // otlpCollector accepts traces, as an OpenTelemetry collector does.
 type otlpCollector struct {
 	mu     sync.Mutex
-	traces map[string]map[string]string // for each trace id: the node of each span, by the span's name and parent
+	traces map[string]map[string]string // for each trace id: the node of each span, by the name that ServeHTTP gives it
 	fault  error
 }
 

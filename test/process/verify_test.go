@@ -41,9 +41,9 @@ func verify(t *testing.T, c *cluster, args ...string) (o outcome, v verdict, pag
 	return o, v, string(b)
 }
 
-// TestVerify_OfALiveCluster verifies a cluster that is in use while its leader
-// is killed. All guarantees hold. After verify, the cluster has only the keys
-// that it had before.
+// TestVerify_OfALiveCluster runs holdfast verify against a running cluster, and
+// kills the leader in the meantime. All guarantees hold. After verify, the
+// cluster has only the keys that it had before.
 func TestVerify_OfALiveCluster(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "mine", "kept")

@@ -25,9 +25,9 @@ func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) 
 }
 
 // tryGetset takes the lock if it is free, or if it has expired and no other
-// client was faster: GETSET returns the replaced value to exactly one of the
-// clients that try. tryGetset returns the value that it wrote and the value
-// that it replaced, "" if the lock was free.
+// client was faster: GETSET returns the value of the expired lock to exactly
+// one of the clients that try. tryGetset returns the value that it wrote and
+// the value that it replaced, "" if the lock was free.
 func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Duration) (mine, old string, taken bool,
 	err error) {
 	now, err := serverNow(ctx, c)

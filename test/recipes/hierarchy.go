@@ -32,7 +32,7 @@ end
 redis.call("set", KEYS[leaf], token, "PX", ttl)
 for i = leaf + 1, #KEYS - 1 do
 	redis.call("zadd", KEYS[i], 1, token .. " " .. KEYS[leaf])
-	if redis.call("pttl", KEYS[i]) < ttl then -- never shorten: others are in it
+	if redis.call("pttl", KEYS[i]) < ttl then -- keep a longer TTL, which another lock in the set needs
 		redis.call("pexpire", KEYS[i], ttl)
 	end
 end

@@ -33,7 +33,7 @@ func handleOnce(ctx context.Context, c *redis.Client, id string, work, remember 
 		err := c.Do(ctx, "SET", key, "done:"+l.token, "PX", remember.Milliseconds(), "IFEQ", l.token).Err()
 		if err == redis.Nil {
 			if now, gerr := c.Get(ctx, key).Result(); gerr == nil && now == "done:"+l.token {
-				return nil // an earlier attempt whose reply was lost
+				return nil // an earlier attempt succeeded, but its reply was lost
 			}
 			return fmt.Errorf("message %s: %w", id, errLost)
 		}

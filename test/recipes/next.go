@@ -27,8 +27,8 @@ end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
 // myTurn returns the position of a token in the list, and renews the token's
-// alive key. It removes tokens whose alive keys have expired from the head of
-// the list, so that dead clients do not delay others.
+// alive key. From the head of the list, it removes tokens whose alive keys have
+// expired, so that dead clients do not delay others.
 var myTurn = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 local head = redis.call("lindex", KEYS[1], 0)

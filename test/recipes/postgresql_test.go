@@ -67,8 +67,8 @@ func lacks(t *testing.T, what string) {
 	t.Skipf("needs %s", what)
 }
 
-// startPostgreSQL starts a PostgreSQL server and returns its data source name. It
-// needs an installed PostgreSQL: see lacks.
+// startPostgreSQL starts a PostgreSQL server and returns its data source name. If
+// PostgreSQL is not installed, it calls lacks.
 func startPostgreSQL(t *testing.T) (dsn string) {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian's, not on the PATH

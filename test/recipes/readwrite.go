@@ -42,7 +42,7 @@ type rwlock struct {
 	ttl      time.Duration
 }
 
-// try runs one of the scripts. All of them may be repeated.
+// try runs one of the two scripts. Both may be repeated.
 func (l *rwlock) try(ctx context.Context, s *redis.Script) (ok bool, err error) {
 	err = persist(ctx, func() error {
 		n, err := s.Run(ctx, l.c, []string{l.key}, l.who, l.ttl.Milliseconds()).Int()

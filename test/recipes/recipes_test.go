@@ -77,7 +77,7 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// needPython skips or fails the test if redis-py is missing: see lacks.
+// needPython calls lacks, which skips or fails the test, if redis-py is missing.
 func needPython(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import redis").CombinedOutput(); err != nil {

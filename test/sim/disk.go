@@ -515,8 +515,8 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 	return nil
 }
 
-// stableStore keeps the term and the vote. It writes the vote in one step, as
-// cluster/storage does: see cluster/storage/stable.go.
+// stableStore keeps the term, the vote and the longest promise. It writes the
+// vote in one step, as cluster/storage does: see cluster/storage/stable.go.
 type stableStore struct {
 	s      *stores
 	voting uint64

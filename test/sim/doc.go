@@ -23,8 +23,8 @@
 //     time.
 //
 // In one of three histories, there are also clients outside the nodes. They
-// speak the Redis protocol to package resp over the same network: see
-// workloads.
+// speak the Redis protocol to package resp over the same network: see the
+// variable workloads.
 //
 // The same seed gives the same schedule, but the goroutines may run in another
 // order: see Schedule. The command "make sim" runs the simulator, and

@@ -33,8 +33,8 @@ type Fleet struct {
 const begin = "begin"
 
 // Run runs schedules until none are left, and calls the function each with
-// every result. If each returns true, Run starts no more schedules. It never
-// calls each concurrently.
+// every result. If that function returns true, Run starts no more schedules.
+// Run never calls the function concurrently.
 func (f *Fleet) Run(plans []*Schedule, each func(*Result) (enough bool)) error {
 	queue := make(chan *Schedule)
 	stop := make(chan struct{})

@@ -133,7 +133,7 @@ func (h *history) forgets() time.Duration {
 
 // exclude excludes a stretch of the history from the checks that need a healthy
 // cluster, such as the expiry of keys. The excluded stretch begins before the
-// time from, by the duration that forgets returns.
+// time from, by the duration that history.forgets returns.
 func (h *history) exclude(from, to time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,8 +31,9 @@ const (
 	// unsteady is how long after a change of leader the order and the times of
 	// the queues are not checked.
 	unsteady = 300 * time.Millisecond
-	// leaveWithin is longer than the time after which a leader notices that a
-	// node is silent, plus WaiterGrace.
+	// leaveWithin is the value of checker.LockHistory.LeaveWithin. It is longer
+	// than the time after which a leader notices that a node is silent, plus
+	// WaiterGrace.
 	leaveWithin = 3500 * time.Millisecond
 )
 

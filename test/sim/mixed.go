@@ -75,7 +75,7 @@ func (w *world) mixRequests() bool {
 	w.until(next+" to lead", func() bool {
 		leader := w.leader()
 		if leader != "" && leader != next {
-			_ = transferLeadership(w.node(leader).running().n, next) // until checks the result
+			_ = transferLeadership(w.node(leader).running().n, next) // w.until checks the result
 		}
 		_, ready := w.look()
 		return ready && leader == next
@@ -92,7 +92,7 @@ func (w *world) mixRequests() bool {
 func (w *world) ledBy(id string) bool {
 	return w.until(id+" to lead, and all nodes at one index", func() bool {
 		if leader := w.leader(); leader != "" && leader != id {
-			_ = transferLeadership(w.node(leader).running().n, id) // until checks the result
+			_ = transferLeadership(w.node(leader).running().n, id) // w.until checks the result
 		}
 		_, ready := w.look()
 		return ready && w.leader() == id && w.level()

@@ -40,7 +40,7 @@ type effects struct {
 	unreached int64 // dials over a link that was cut
 	refused   int64 // dials to a closed port
 	late      int64 // writes that a slow link delayed
-	broken    int64 // connections that a crash or a reset ended
+	broken    int64 // ends of connections, two each, that a crash, a reset or a restart broke
 	replayed  int64 // old requests that were sent to their receiver again
 }
 
@@ -218,8 +218,8 @@ func address(id string) string { return id + ":7000" }
 // dialPoll is the interval at which a dial over a cut link tries again.
 const dialPoll = 50 * time.Millisecond
 
-// dialer returns the dial function of one start of a node. The function blocks
-// while alive returns false.
+// dialer returns the dial function of one start of a node. The dial function
+// blocks while the function alive returns false.
 func (n *network) dialer(from string, alive func() bool) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		to := testutil.Host(addr)

@@ -22,9 +22,9 @@ const (
 	removalOfJoining  = "removal of a joining node"
 )
 
-// operatorKinds are the kinds that operate draws at random. removalOfJoining is
-// not among them: operate draws it separately, so that the faults of existing
-// seeds did not change when this kind was added.
+// operatorKinds are the kinds of faults that Schedule.operate draws at random.
+// removalOfJoining is not among them: Schedule.operate draws it separately, so
+// that the faults of existing seeds did not change when this kind was added.
 var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging,
 	removalTooMany, removalOfLeader}
 
@@ -196,8 +196,8 @@ func (inj *injection) removalTooMany() bool {
 
 // tooMany records a violation if the leader has proposed the removal of a node
 // although less than a majority of the remaining voters run. The arguments
-// describe the cluster just before the removal: before contains the voters,
-// starts the number of starts of each node, and up the running nodes.
+// describe the cluster just before the removal: the voters (before), the number
+// of starts of each node (starts), and the running nodes (up).
 // Since then, another fault may have started or stopped a node, or changed the
 // members. A node that has run at any time since then counts as running,
 // because the leader may have asked it at that time. If a node was added,
@@ -301,7 +301,7 @@ func (inj *injection) removalOfJoining() bool {
 	nd.mu.Lock()
 	nd.out = false
 	nd.mu.Unlock()
-	inj.w.renew(id, 0) // if this fails, repair adds the node
+	inj.w.renew(id, 0) // if this fails, world.repair adds the node
 	return effective
 }
 

@@ -83,8 +83,8 @@ func (c *remote) listen() {
 	c.h.served.mu.Unlock()
 }
 
-// receivePushes receives pushes until enough returns true or d has elapsed. It
-// reports whether the connection is still open.
+// receivePushes receives pushes until the function enough returns true or d has
+// elapsed. It reports whether the connection is still open.
 func (c *remote) receivePushes(d time.Duration, enough func() bool) bool {
 	end := time.Now().Add(d)
 	for !enough() && time.Now().Before(end) {

@@ -15,7 +15,7 @@ type Result struct {
 	Injected   map[string]int `json:"injected"`
 	Seen       map[string]int `json:"seen"` // injected faults that took effect
 	Outcomes   map[string]int `json:"outcomes"`
-	Exits      map[string]int `json:"exits"` // planned exits of processes, by reason: see planned
+	Exits      map[string]int `json:"exits"` // planned exits of processes, by reason: see the variable planned
 	Failovers  int            `json:"failovers"`
 	Ops        int            `json:"ops"`
 	Keys       int            `json:"keys"`

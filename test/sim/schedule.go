@@ -32,8 +32,8 @@ type Schedule struct {
 	// Features contains, for each node that starts with an older program, the
 	// feature version that this program claims to know.
 	Features map[string]int `json:"features,omitempty"`
-	// Work contains the names of the workloads of remote clients: see
-	// workloads.
+	// Work contains the names of the workloads of remote clients: see the
+	// variable workloads.
 	Work []string `json:"work,omitempty"`
 	// Lease is the length of the leases of locks with queues; 0 means that the
 	// clients draw the lengths at random.
@@ -305,7 +305,7 @@ func (s *Schedule) serve(span time.Duration) {
 	}
 }
 
-// serve and mix draw these kinds of faults.
+// The methods serve and mix draw these kinds of faults.
 const (
 	quickRestart = "quick restart"
 	upgrade      = "upgrade"

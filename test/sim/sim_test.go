@@ -21,9 +21,9 @@ var (
 	firstFlag   = flag.Uint64("first", 1, "first seed")
 	virtualFlag = flag.Duration("virtual", 60*time.Second, "length of a history, in virtual time")
 	budgetFlag  = flag.Duration("budget", 0,
-		"real time after which no further seed is started; the seeds left are reported as not run; 0 means no limit")
+		"real time after which no further seed is started; seeds not started are reported as not run; 0 means no limit")
 	repeatFlag = flag.Int("repeat", 3,
-		"how often to run the schedule of -seed; each smaller schedule runs up to two times more than that")
+		"number of runs of the schedule of -seed; each smaller schedule gets at most 2 runs more")
 	workersFlag = flag.Int("workers", runtime.NumCPU(), "processes at a time")
 	jsonFlag    = flag.String("json", "", "file for the result as JSON")
 	workFlag    = flag.String("work", "",

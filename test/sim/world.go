@@ -393,7 +393,7 @@ func (w *world) end() {
 // join adds a node that knows the addresses of the initial nodes.
 func (w *world) join(id string) {
 	w.place(id, append(slices.Clone(w.peers), cluster.Peer{ID: id, Addr: address(id)}))
-	w.add(id) // if this fails, the node waits until repair adds it
+	w.add(id) // if this fails, the node waits until w.repair adds it
 	w.revive(id)
 }
 
@@ -542,7 +542,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	if busy {
 		return false
 	}
-	if w.leader() == id { // remove needs another leader, so this one must hand over first
+	if w.leader() == id { // w.remove needs another leader, so this one must hand over first
 		if p := nd.running(); p != nil {
 			_ = transferLeadership(p.n, "") // if the transfer fails, the crash below ends the leadership
 		}
@@ -552,7 +552,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	if gone {
 		nd.disk.wipe()
 		<-time.After(after)
-		w.add(id) // if this fails, the node waits until repair adds it
+		w.add(id) // if this fails, the node waits until w.repair adds it
 	}
 	var all []cluster.Peer // peers lists all nodes, because all initial nodes may have been removed
 	for _, other := range w.ids() {

@@ -101,8 +101,9 @@ func TestOutcomes_AreClaimedWhereTheyAreKnown(t *testing.T) {
 	}
 }
 
-// eachClaim calls f with each use of a name of notExecuted under root. calls
-// contains the functions that have this use among their arguments.
+// eachClaim calls f with each use of a name of notExecuted under root. The
+// argument calls contains the functions that have this use among their
+// arguments.
 func eachClaim(s source, root ast.Node, f func(n ast.Expr, claim string, calls []string)) {
 	var stack []ast.Node
 	ast.Inspect(root, func(n ast.Node) bool {

@@ -262,7 +262,7 @@ func (tr *tree) has(span string) (ok, known bool) {
 	case goFile.MatchString(span):
 		return tr.hasFile(span), true
 	case deeper && tr.folders[top] && !strings.ContainsAny(span, " …*") && !strings.Contains(span, "NAME"):
-		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(span))) // walk leaves out testdata
+		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(span))) // the function walk leaves out testdata
 		return err == nil, true
 	}
 	m := selector.FindStringSubmatch(span)
@@ -318,8 +318,9 @@ func (tr *tree) hasFile(name string) bool {
 // supported lists the packages that other programs may import.
 var supported = []string{"lock"}
 
-// TestPackages_AreNoAPI checks that the comment of each other package at the top
-// of the tree says that the package is not a supported API.
+// TestPackages_AreNoAPI checks the packages at the top of the tree, except those
+// in supported. The comment of each one must say that the package is not a
+// supported API.
 func TestPackages_AreNoAPI(t *testing.T) {
 	says := map[string]bool{}
 	for _, s := range sources(t) {

@@ -285,8 +285,8 @@ func checkSpecs(t *testing.T, s source, decl *ast.GenDecl) {
 	}
 }
 
-// continued reports whether a spec is directly below one that has a comment.
-// Such specs form a list under one sentence.
+// continued reports whether a spec comes after one that has a comment in the
+// same declaration. Such specs form a list under one sentence.
 func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	for i, other := range decl.Specs {
 		if other == ast.Spec(spec) {

@@ -201,7 +201,7 @@ func (c *cluster) healthy(ctx context.Context) (leader *node, err error) {
 	err = process.Poll(ctx, "all members to run, follow one leader and catch up", func() bool {
 		all := states(ctx, c.nodes)
 		if ctx.Err() != nil {
-			return false // why keeps the reason of the last complete attempt
+			return false // the variable why keeps the reason of the last complete attempt
 		}
 		leader = nil
 		var commit uint64

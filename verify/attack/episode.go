@@ -47,7 +47,7 @@ type episode struct {
 	families   Check // result of load.Families, in an episode with two builds
 	beside     Check // result of the clients of Config.Beside
 	besideBad  []checker.Violation
-	cutShort   bool     // true if a fault of the current step could not finish
+	cutShort   bool     // true if a fault of the current step may have left a node that must join again
 	points     []string // failpoints of the plan that no fault has used yet
 	health     checker.Health
 	steady     checker.Health // contains the intervals in which the order of waiters is not checked
@@ -78,9 +78,10 @@ func (e *episode) ill(from, to time.Duration) {
 }
 
 // run plays the plan. When the load has ended and there was no error, it calls
-// rest. When all nodes are dead, it calls checkHistory, unless the load could
-// not be started. An error other than errLost means that the test harness
-// failed. Such an error says nothing about the cluster.
+// the function rest. When all nodes are dead, it calls the function
+// checkHistory, unless the load could not be started. An error other than
+// errLost means that the test harness failed. Such an error says nothing about
+// the cluster.
 func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(*load.History)) (err error) {
 	if err := os.MkdirAll(e.dir, 0o755); err != nil {
 		return err

@@ -373,9 +373,9 @@ func backupDuringFailover(ctx context.Context, s *injection) (string, error) {
 	return what, errors.Join(s.ballast(ctx, false), s.forgetOwnKeys(ctx, own...), os.Remove(file))
 }
 
-// ballast writes 4 MiB of data if the argument there is true, and deletes the
-// data otherwise. The data makes a backup take so long that the leader can die
-// during the backup.
+// ballast writes 4 MiB of data if the parameter named there is true, and deletes
+// the data otherwise. The data makes a backup take so long that the leader can
+// die during the backup.
 func (s *injection) ballast(ctx context.Context, there bool) error {
 	n, err := s.leader(ctx)
 	if err != nil {

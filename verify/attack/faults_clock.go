@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// clockFaults are the faults of clocks. The uptime of the node proves that they
-// took effect, because the node measures its uptime with its wall clock.
+// clockFaults are the faults of clocks. The uptime that a node reports proves
+// that they took effect, because a node measures its uptime with its wall clock.
 var clockFaults = []fault{
 	{class: "wall clock jumps", group: clocks, run: wallJump},
 	{class: "wall clock strobes", group: clocks, run: wallStrobe},

@@ -312,8 +312,8 @@ func oldData(ctx context.Context, s *injection) (string, error) {
 	return n.ID + " noticed that its directory was copied back", nil
 }
 
-// damage calls harm on a file of a stopped node and starts the node, which
-// should refuse its data.
+// damage calls the function harm for a file of a stopped node, and starts the
+// node, which should refuse its data.
 func (s *injection) damage(ctx context.Context, what string,
 	harm func(path string, used int64) (at int64, err error)) (string, error) {
 	n, err := s.follower(ctx)

@@ -163,7 +163,7 @@ func targetDies(ctx context.Context, s *injection) (string, error) {
 		}
 		how := "had taken over"
 		if err := <-over; err != nil {
-			how = "had not"
+			how = "had not taken over"
 		}
 		if _, err := s.leader(ctx); err != nil {
 			return "", err

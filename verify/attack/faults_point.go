@@ -192,7 +192,7 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 		id = n.ID
 		s.waitRandom(ctx, 0, 300*time.Millisecond)
 	}
-	s.mon.ends() // records a crash; a restart of the node would hide it: see dies
+	s.mon.ends() // records a crash; a restart of the node would hide it: see node.dies
 	// From here on the node must not end by itself, whether or not it has ended
 	// at the failpoint.
 	err = errors.Join(err, s.pointErr, n.kill(), n.start(), s.voter(ctx, n))
@@ -254,8 +254,8 @@ func (n *node) dies(ctx context.Context, spec string, meanwhile func()) error {
 }
 
 // withLeader calls f with the current leader, if it finds one soon. It returns no
-// error: dies repeats the whole attempt until the node ends at its failpoint, and
-// returns an error if the node does not end there.
+// error: node.dies repeats the whole attempt until the node ends at its
+// failpoint, and returns an error if the node does not end there.
 func (s *injection) withLeader(ctx context.Context, f func(leader *node)) {
 	wait, stop := withLimit(ctx, 2*time.Second, "find a leader")
 	defer stop()
@@ -404,8 +404,8 @@ func losesData(ctx context.Context, s *injection, n *node, _ string) error {
 }
 
 // startsAnew keeps the data of the node if the first file that it writes after
-// a start is enough to reach the failpoint. Otherwise it calls losesData,
-// because a node that joins writes more files.
+// a start is enough to reach the failpoint. Otherwise startsAnew calls
+// losesData, because a node that joins writes more files.
 func startsAnew(ctx context.Context, s *injection, n *node, spec string) error {
 	if strings.HasSuffix(spec, ":1") {
 		return nil

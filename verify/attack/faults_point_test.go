@@ -54,7 +54,7 @@ func TestPoints_AreSurvived(t *testing.T) {
 		})
 	}
 	if len(todo) > 0 {
-		t.Errorf("no process can reach: %s", strings.Join(todo, ", "))
+		t.Errorf("no plan of this test contains the failpoints %s", strings.Join(todo, ", "))
 	}
 }
 
@@ -82,7 +82,7 @@ func playPoints(t *testing.T, program string, p Plan) {
 		t.Errorf("violation: %v", v)
 	}
 	if rep.Failure != "" {
-		t.Errorf("not played: %s", rep.Failure)
+		t.Errorf("not completed: %s", rep.Failure)
 	}
 	for _, c := range rep.Checks {
 		if c.Checked == 0 {

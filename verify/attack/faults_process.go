@@ -143,8 +143,9 @@ func pauseWithAcks(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%s, %d chunks from its followers delayed", seen, held), err
 }
 
-// roll stops nodes one after the other by SIGTERM, calls change for each,
-// restarts it, and waits until it serves again.
+// roll does the following for one node after the other: it stops the node by
+// SIGTERM, calls the function change, restarts the node, and waits until the
+// node serves again.
 func (s *injection) roll(ctx context.Context, nodes []*node, change func(*node)) error {
 	for _, n := range nodes {
 		if err := n.stop(); err != nil {

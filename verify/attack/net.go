@@ -88,7 +88,8 @@ func (n *network) front(node, addr, behind string, client bool) *front {
 }
 
 // open makes the proxy accept connections. The port of a dead process refuses
-// connections, so the proxy of a dead node must refuse them too: see close.
+// connections, so the proxy of a dead node must refuse them too: see
+// front.close.
 func (f *front) open() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

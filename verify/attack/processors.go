@@ -20,7 +20,7 @@ const clockTicks = 100
 // election or a long wait then proves nothing.
 const maxOthers = 0.4
 
-// usage is the processor time that the machine and this run have used up to a
+// usage is the processor time that the machine and this run had used at one
 // moment.
 type usage struct {
 	at    time.Time

@@ -23,7 +23,7 @@ type Config struct {
 	Seed     uint64        // seed of all random choices
 	Episodes int           // number of episodes; 0 means that only For limits them
 	For      time.Duration // no episode begins after this time, 0 for no limit
-	Faults   []string      // classes of faults to inject: see choose
+	Faults   []string      // classes of faults to inject: see the function choose
 	Steps    int           // largest number of steps of an episode, 0 for stepsPerEpisode
 	Controls bool          // also run the negative controls
 	Load     load.Config   // the load, without addresses
@@ -75,7 +75,7 @@ type EpisodeReport struct {
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
-	Holds       []checker.Hold `json:"-"` // grants of locks; the chart shows them and the next two fields
+	Holds       []checker.Hold `json:"-"` // grants of locks; package report draws them and the next two fields
 	Samples     []load.Sample  `json:"-"`
 	Leaderships []Leadership   `json:"leaders"`
 	Duration    time.Duration  `json:"duration_ns"`

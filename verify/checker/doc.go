@@ -12,7 +12,8 @@
 //     limit proves nothing, so it counts as a violation too.
 //   - Locks: a lock never has two owners at once. Before the time to live of a
 //     lock ends, its owner loses the lock only by releasing it. Some time after
-//     that, the lock can be taken again. Fencing tokens grow.
+//     the end of the time to live, the lock can be taken again. Fencing tokens
+//     grow.
 //   - Once: an acknowledged command was executed once, a refused one never, and
 //     one of unknown outcome at most once. The order of execution agrees with
 //     the order of the acknowledgements.

@@ -58,8 +58,9 @@ func Batches(batches []Batch) []Violation {
 		say := func(format string, args ...any) {
 			bad = append(bad, Violation{"reply order", b.Key, fmt.Sprintf(format, args...), b.Call, b.Return})
 		}
-		// left begins with all commands that got no number. The loop subtracts
-		// those before a number, so those at the end of the pipeline remain.
+		// The variable left first counts all commands that got no number. The
+		// loop subtracts those before a number. After the loop, left counts those
+		// at the end of the pipeline.
 		left := b.Sent - len(b.Numbers)
 		for i, n := range b.Numbers {
 			low := next[b.Key] + 1

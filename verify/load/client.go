@@ -19,7 +19,7 @@ type client struct {
 	at   int // current node: an index into Config.Addrs, modulo its length
 	rng  *rand.Rand
 	conn *Conn
-	n    int // number of values that unique has returned
+	n    int // number of values that the method unique has returned
 }
 
 func (c *client) hangUp() {

@@ -50,9 +50,9 @@ func (l Login) connect(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // Dial connects to addr. If login has a password or a user, Dial authenticates.
-// Then it sends the command in the argument first, unless that is empty. If a
-// reply is an error, Dial fails. timeout bounds each exchange on the
-// connection.
+// Then it sends the command that the parameter named first contains, unless that
+// parameter is empty. If a reply is an error, Dial fails. timeout bounds each
+// exchange on the connection.
 func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, first ...string) (*Conn, error) {
 	conn, err := login.connect(ctx, addr)
 	if err != nil {

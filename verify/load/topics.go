@@ -92,7 +92,8 @@ func (s *subscriber) listen(d time.Duration) error {
 	return nil
 }
 
-// take receives messages for at most d, or until enough returns true.
+// take receives messages for at most d, or until the function enough returns
+// true.
 func (s *subscriber) take(d time.Duration, enough func() bool) error {
 	for end := time.Now().Add(d); !enough(); {
 		v, err := s.conn.next(end)

@@ -30,7 +30,7 @@ func (t *target) client(ctx context.Context, timeout time.Duration) (*client, er
 	if err != nil {
 		return nil, err
 	}
-	return &client{c, context.AfterFunc(ctx, func() { _ = c.Close() })}, nil // the next command of the worker fails
+	return &client{c, context.AfterFunc(ctx, func() { _ = c.Close() })}, nil // Close makes the next command fail
 }
 
 // Close closes the connection.
@@ -81,7 +81,7 @@ func (t *target) raw(ctx context.Context) (*raw, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return &raw{c, context.AfterFunc(ctx, func() { _ = c.Close() })}, nil // the next read or write of the worker fails
+	return &raw{c, context.AfterFunc(ctx, func() { _ = c.Close() })}, nil // Close makes the next read or write fail
 }
 
 // member connects and logs in. The connection ends when ctx is done.

@@ -51,7 +51,7 @@ type target struct {
 	Target
 	rounds atomic.Int64
 	closed atomic.Int64
-	// commands contains a function for each worker: see encoded.
+	// commands contains a function for each worker: see target.encoded.
 	commands sync.Map
 
 	mu    sync.Mutex

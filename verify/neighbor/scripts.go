@@ -43,8 +43,9 @@ func pipelineOfScripts(ctx context.Context, t *target, worker int) error {
 
 // loadScripts loads 150 new scripts. A third of them have 250 kB and consist of one
 // string, which takes a millisecond to compile. The others are 125 kB of code,
-// which takes hundreds of milliseconds. Half of these end with an error. Then it
-// sends a transaction with scripts of code behind a script that does not end.
+// which takes hundreds of milliseconds. Half of these do not compile, because of
+// an error in the last line. Then loadScripts sends a transaction: a script that
+// does not end, and after it commands that load scripts of code.
 func loadScripts(ctx context.Context, t *target, _ int) error {
 	c, err := t.client(ctx, slowLimit)
 	if err != nil {

@@ -24,8 +24,8 @@ const topicsPerCommand = 1000
 
 // commands returns the encodings of commands that together contain all names,
 // with at most topicsPerCommand names each. Each command begins with the
-// arguments in the list head. The arguments in the list before precede each
-// name.
+// arguments in head. In front of each name, the command repeats the arguments
+// that the parameter named before contains.
 func commands(names, head, before []string) (all [][]byte) {
 	for part := range slices.Chunk(names, topicsPerCommand) {
 		words := slices.Clone(head)
@@ -37,8 +37,8 @@ func commands(names, head, before []string) (all [][]byte) {
 	return all
 }
 
-// encoded returns the commands of a worker. It calls the argument make only at
-// the first call for that worker, and keeps the result. The load shares the
+// encoded returns the commands of a worker. At the first call for that worker,
+// it calls the function make and keeps the result. The load shares the
 // machine with the node and must not use the node's processor time to encode
 // commands again.
 func (t *target) encoded(worker int, make func() [][]byte) [][]byte {

@@ -176,7 +176,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// Running returns the nodes whose process is alive, except those in without.
+// Running returns the nodes whose process is alive, except the given ones.
 func (c *Cluster) Running(without ...*Node) []*Node {
 	var nodes []*Node
 	for _, n := range c.Nodes {
@@ -252,8 +252,8 @@ func states(nodes []*Node) map[*Node]State {
 	return all
 }
 
-// Leader waits until one of the running nodes, except those in without, is
-// leader and a majority of the cluster's nodes report that they are ready.
+// Leader waits until one of the running nodes, except the given ones, is leader
+// and a majority of the cluster's nodes report that they are ready.
 func (c *Cluster) Leader(ctx context.Context, without ...*Node) (leader *Node, err error) {
 	err = Poll(ctx, "a leader", func() bool {
 		leader = nil
@@ -271,8 +271,8 @@ func (c *Cluster) Leader(ctx context.Context, without ...*Node) (leader *Node, e
 	return leader, err
 }
 
-// Settled waits until all running nodes, except those in without, follow the
-// same leader and have applied the entries that the leader had committed when
+// Settled waits until all running nodes, except the given ones, follow the same
+// leader and have applied the entries that the leader had committed when
 // Settled found it.
 func (c *Cluster) Settled(ctx context.Context, without ...*Node) (leader *Node, err error) {
 	if leader, err = c.Leader(ctx, without...); err != nil {

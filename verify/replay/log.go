@@ -19,7 +19,7 @@ import (
 // Entry is one entry of a Raft log.
 type Entry struct {
 	Index, Term uint64
-	Command     bool // Data is an entry of the state machine
+	Command     bool // true if Data is an entry for the state machine
 	Data        []byte
 }
 

@@ -14,7 +14,7 @@ import (
 // Result is the result of Check.
 type Result struct {
 	Entries    int // entries replayed
-	Executed   int // commands in them that were executed
+	Executed   int // commands in these entries that were executed
 	Matched    int // writes of the history that were found in the log
 	Reads      int // reads of the history that the log explains
 	Unmodelled int // commands that the model does not know; their keys are not checked
@@ -126,19 +126,20 @@ func Published(log Log) map[string][]string {
 // node begins a new one.
 type session struct {
 	boot, last uint64
-	superseded bool // true if a later start in the current entry of walk has replaced this session
+	superseded bool // true if a later start in the entry that is being read has replaced this session
 }
 
 // walk reads the entries in order. Like the state machine, it skips entries that
 // the term fence excludes, groups that were executed before, and groups of an
-// earlier start of a node. It calls operation for each operation that is
-// executed. It calls entry with the lease clock of each entry that counts, and
-// with -1 for each TermStart and each entry that the term fence excludes.
+// earlier start of a node. It calls the function operation for each operation
+// that is executed. It calls the function entry with the lease clock of each
+// entry that counts, and with -1 for each TermStart and each entry that the term
+// fence excludes.
 func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.RecordOp)) error {
 	sessions := make(map[string]*session) // by node
 	features := 0
 	if compacted {
-		features = fsm.FeatureMend // a compacted log does not show the version; Check finds no writes in such a log
+		features = fsm.FeatureMend // a compacted log does not show the version; Check does not look for writes in it
 	}
 	for _, e := range log.Entries {
 		if !e.Command {
@@ -258,8 +259,9 @@ func (r *replay) restore(args []string) {
 	}
 }
 
-// forget marks the keys of a command that the model cannot run as unknown. It
-// does not know which arguments are keys, so it marks all of them.
+// forget marks the keys of a command as unknown, because the model cannot run
+// the command. It does not know which arguments are keys, so it marks all of
+// them.
 func (r *replay) forget(c fsm.RecordCommand) {
 	r.res.Unmodelled++
 	for _, arg := range c.Args[1:] {

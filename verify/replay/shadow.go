@@ -240,7 +240,7 @@ const scratchKey = "\x00replay\x00scratch"
 
 // Compare compares all keys. Two values are equal if their DUMP is equal. If
 // their DUMP differs, the redis-server restores the DUMP of the state machine.
-// The values are then equal if content returns the same text for both.
+// The values are then equal if Redis.content returns the same text for both.
 func (s *Shadow) Compare() error {
 	for db := 0; db < fsm.Databases && !s.done(); db++ {
 		ours, err := s.keys(db)

@@ -36,8 +36,8 @@ type redisCommand struct {
 //     received, and does not wait.
 //   - A command that only Holdfast or a later Redis has: a script or another
 //     command replaces it.
-//   - A script that ran in its native form: see native.
-//   - A command on locks: see lock and reserved.
+//   - A script that ran in its native form: see translator.native.
+//   - A command on locks: see translator.lock and translator.reserved.
 //   - FLUSHALL and FLUSHDB: the translation has no options.
 //
 // Reads are left out.

@@ -15,7 +15,7 @@ def main(addresses, parts=10):
     with Lock(Nodes.from_addresses(addresses), "example:job", ttl=10, meta="example") as held:
         for part in range(parts):
             if held.lost.wait(pause):
-                held.check()  # raises the error that says why lost is set
+                held.check()  # raises the error that says why held.lost is set
             print(f"part {part + 1} of {parts} with token {held.token}", flush=True)
 
 

@@ -60,9 +60,9 @@ class Request:
         return ["LOCK", "RELEASE", self.key, self.owner] + ([] if token is None else [token])
 
     def until(self, sent):
-        """Return the earliest time at which the lease can end, if the command that granted
-        or renewed the lease was sent at the time sent. Both times are those of
-        time.monotonic."""
+        """Return the earliest time at which the lease can end. The argument sent is the time
+        at which the command that granted or renewed the lease was sent. Both times are
+        those of time.monotonic."""
         return sent + self.ttl * (1 - DRIFT)
 
     def renewed(self, reply, token):
@@ -80,7 +80,7 @@ class Lease:
         self.token = token
         """The fencing token. It is higher than the tokens of all earlier grants."""
         self._client, self._request, self._until = client, request, until
-        self._cause = None  # the error with which lost was set, or None
+        self._cause = None  # why the event lost of Held or AsyncHeld was set, or None
 
     @property
     def key(self):
@@ -96,7 +96,7 @@ class Lease:
         return max(self._until - monotonic(), 0)
 
     def check(self):
-        """Raise LostError or UnprovedError if lost is set."""
+        """Raise LostError or UnprovedError if the event lost is set."""
         if self._cause is not None:
             raise self._cause
 

@@ -224,7 +224,7 @@ def _connection(pool, timeout):
 
 
 def _probe(node, conn, done):
-    """End a wait when its node no longer answers. Otherwise, the client would not
+    """End a wait when its node no longer answers. Without _probe, the client would not
     notice before the end of the wait that the node's host has failed."""
     pings = _connection(node.connection_pool, PROBE_LIMIT)
     try:
@@ -328,7 +328,7 @@ class Held(Lease):
             self._until = self._request.until(sent)
 
     def _expire(self):
-        """Set lost at the end of the lease, even while a renewal waits for a reply."""
+        """Set the event lost at the end of the lease, even while a renewal waits for a reply."""
         while not self._stop.wait(self.left()):
             if self.left() == 0:
                 self._lose(UnprovedError(f"lock {self.key!r}: the cluster has not confirmed a renewal in time"))

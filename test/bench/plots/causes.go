@@ -19,8 +19,8 @@ type rule struct {
 	// stack.
 	anywhere []string
 	// nearest contains patterns, one of which must match. causeOf tries the
-	// rules with nearest for the innermost function of the stack first, then
-	// for its caller, and so on.
+	// rules that have such patterns for the innermost function of the stack
+	// first, then for its caller, and so on.
 	nearest []string
 }
 
@@ -150,9 +150,9 @@ func stack(s *profile.Sample) []string {
 	return names
 }
 
-// causeOf returns the cause of a stack. It tries the rules without nearest
-// first, in their order. Then it tries the rules with nearest for the innermost
-// function, for the caller of that function, and so on.
+// causeOf returns the cause of a stack. It first tries the rules that have no
+// patterns in nearest, in their order. Then it tries the other rules for the
+// innermost function, for the caller of that function, and so on.
 func causeOf(rules []rule, stack []string) string {
 	everywhere := func(r rule) bool {
 		return !slices.ContainsFunc(r.anywhere, func(pattern string) bool {

@@ -161,9 +161,9 @@ func memoryTable(d division, rows []record.Profile) string {
 func perCount(row record.Profile) float64 { return row.Total / float64(row.Count) }
 
 // divisionTable returns a table with a column for each profile and a row for
-// each cause. The row named sum contains the sums of the shares, unless the
-// name is empty. The row named all contains the totals, and the last row contains
-// those of Redis.
+// each cause. sum is the name of the row with the sums of the shares; if sum is
+// empty, the table does not have this row. all is the name of the row with the
+// totals. The last row contains the totals of Redis.
 func divisionTable(d division, rows []record.Profile, column func(record.Profile) string, sum string,
 	cell func(record.Profile, float64) string, total func(record.Profile) string, all string) string {
 	var b strings.Builder

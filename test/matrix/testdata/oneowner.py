@@ -1,4 +1,4 @@
-"""redis-py's Lock, one step for each line of the input: take, renew or free."""
+"""redis-py's Lock, one step for each line of the input: take, renew, free or free by another."""
 import sys
 
 import redis
