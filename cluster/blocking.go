@@ -263,8 +263,8 @@ func (ws *waits) giveUp() {
 }
 
 // Waiters whose replies have arrived may remain in the machine for keepSweeps
-// sweeps, or until there are keepArrived such waiters. One group then removes all
-// of these waiters.
+// sweeps, or until there are keepArrived such waiters. One group then removes as
+// many of these waiters as one entry may remove: see Options.WaiterWork.
 const (
 	keepSweeps  = 10
 	keepArrived = 128
@@ -293,13 +293,19 @@ func (ws *waits) sweep() (waiters bool) {
 	// Read the machine before live. A wait is registered in live before its
 	// command is sent, so live contains the waits of all waiters that are not
 	// abandoned.
+	room, left := ws.forwarder.opts.waiterWork(), false
 	for _, n := range names {
-		if w := ws.live[n.Origin]; w == nil || w.pos != 0 && w.pos != n.Pos {
-			args = append(args, decimal(n.Origin), decimal(uint64(n.Pos)))
+		if w := ws.live[n.Origin]; w != nil && (w.pos == 0 || w.pos == n.Pos) {
+			continue
 		}
+		if left = room < n.Work && len(args) > 1; left { // the next sweep removes the others
+			break
+		}
+		room -= n.Work
+		args = append(args, decimal(n.Origin), decimal(uint64(n.Pos)))
 	}
 	urgent := ws.urgent
-	ws.urgent = false
+	ws.urgent = left
 	ws.mu.Unlock()
 	if arrived := len(args) / 2; arrived == 0 || !urgent && arrived < keepArrived && ws.sweeps%keepSweeps != 0 {
 		return true

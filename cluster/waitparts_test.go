@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -170,4 +171,46 @@ func TestWaitParts_All(t *testing.T) {
 		c.client(id).want(t, ok, "set", "k", id)
 	}
 	c.wantParts("n1")
+}
+
+// TestWaitParts_Served: many clients of a node are served. The node removes their
+// waiters in parts, so that no entry removes many of them.
+func TestWaitParts_Served(t *testing.T) {
+	t.Parallel()
+	// A part removes 50 µs / (96 steps * 10 ns) = 52 waiters that were served.
+	c := start(t, 3, func(o *cluster.Options) { o.WaiterWork = 50 * time.Microsecond })
+	c.features(fsm.MaxFeatures)
+	id := c.others(c.leader())[0]
+	waiters := make([]*waiter, crowdSize)
+	for i := range waiters {
+		waiters[i] = c.waiter(id, uint64(i+1))
+		waiters[i].begin(t, "blpop", "q", "0")
+	}
+	session := c.node(id).SessionID()
+	push := []string{"rpush", "q"}
+	for i := range waiters {
+		push = append(push, strconv.Itoa(i))
+	}
+	before := c.groupsOf(session)
+	c.client(c.leader()).want(t, ":"+strconv.Itoa(crowdSize)+"\r\n", push...)
+	for i, w := range waiters {
+		select {
+		case reply := <-w.s.Waited():
+			if want := "*2\r\n$1\r\nq\r\n" + bulk(strconv.Itoa(i)); string(reply) != want {
+				t.Errorf("client %d got %q, want %q", i, reply, want)
+			}
+		case <-time.After(waitLimit):
+			t.Fatalf("client %d was not served", i)
+		}
+	}
+	c.forgotten()
+	if n := c.groupsOf(session) - before; n < crowdSize/52 {
+		t.Errorf("%d groups have removed the waiters, want at least %d", n, crowdSize/52)
+	}
+}
+
+// groupsOf returns the number of the last group of a session.
+func (c *testCluster) groupsOf(id fsm.SessionID) (n uint64) {
+	c.node(c.leader()).View(func(m *fsm.Machine) { n = m.Session(id).LastSeq })
+	return n
 }

@@ -60,7 +60,7 @@ const (
 var waitCommands = []Command{
 	{
 		Name: UnwaitCommand, Run: unwait, Arity: 3, Flags: Internal | Write | Fast,
-		Work:  WorkHooks{Steps: unwaitWork},
+		Work:  WorkHooks{Steps: waitedWork},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(1)",
 		Syntax:     "origin position",
@@ -68,6 +68,7 @@ var waitCommands = []Command{
 	},
 	{
 		Name: WaitedCommand, Run: waited, Arity: -3, Flags: Internal | Write | Fast,
+		Work:  WorkHooks{Steps: waitedWork, PerArgument: StepsPerKey},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N)",
 		Syntax:     "origin position [origin position ...]",
@@ -145,18 +146,16 @@ func unwait(c *Ctx, args [][]byte) Reply {
 	return One
 }
 
-// unwaitWork returns the work of removing a waiter from the queues of its keys.
-// It is estimated because many waits may time out at the same time.
-func unwaitWork(w *Weigher, args [][]byte) int {
-	origin, err := strconv.ParseUint(string(args[1]), 10, 64)
-	if err != nil {
-		return 0
+// waitedWork returns the work of removing the waiters that a call of UnwaitCommand
+// or WaitedCommand names. It is estimated because the waits of many clients may
+// end at the same time.
+func waitedWork(w *Weigher, args [][]byte) (steps int) {
+	for rest := args[1:]; len(rest) > 1; rest = rest[2:] {
+		if n := w.m.waits.named(w.sender, rest[0], rest[1]); n != nil {
+			steps += n.removalWork()
+		}
 	}
-	n := w.m.waits.find(w.sender.NodeID, origin)
-	if n == nil {
-		return 0
-	}
-	return len(n.keys) * StepsPerWait / 2
+	return steps
 }
 
 // suspendArgs is the number of arguments of SuspendCommand before the names of
@@ -307,18 +306,20 @@ func (m *Machine) Waiter(id SessionID, origin uint64, pos Pos) (state WaitState,
 }
 
 // WaiterInfo describes a waiter. The number of its connection (Origin) and its
-// position identify it within its session.
+// position identify it within its session. Work is the number of steps that its
+// removal may take.
 type WaiterInfo struct {
 	Origin uint64
 	Pos    Pos
 	Served bool
+	Work   int
 }
 
 // WaitersOf returns the waiters of a session, including served ones.
 func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 	var list []WaiterInfo
 	for _, n := range m.waits.of(id) {
-		list = append(list, WaiterInfo{n.origin, n.pos, n.served})
+		list = append(list, WaiterInfo{n.origin, n.pos, n.served, n.removalWork()})
 	}
 	return list
 }
@@ -344,7 +345,7 @@ func (m *Machine) EndList(
 			return false
 		default:
 			work -= steps
-			list = append(list, WaiterInfo{n.origin, n.pos, n.served})
+			list = append(list, WaiterInfo{n.origin, n.pos, n.served, n.removalWork()})
 		}
 		return true
 	})

@@ -97,9 +97,9 @@ func TestWork(t *testing.T) {
 		}
 	}
 	// TestDivide_EndedWaits and TestWaitParts_Work have examples of the first
-	// two of these commands. The others are estimated like some of the commands
+	// three of these commands. The others are estimated like some of the commands
 	// above.
-	for _, name := range []string{fsm.UnwaitCommand, fsm.SuspendCommand, "mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
+	for _, name := range []string{fsm.UnwaitCommand, fsm.WaitedCommand, fsm.SuspendCommand, "mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
 		tried[name] = true
 	}
 	for _, cmd := range w.table.Rows() {
@@ -358,8 +358,16 @@ func TestWork_Waits(t *testing.T) {
 }
 
 // TestDivide_EndedWaits: the ends of waits with many keys are divided over
-// several entries. Such waits of three clients may time out at the same time.
+// several entries. Such waits of three clients may time out at the same time, or
+// the clients may disconnect at the same time. The work of a command that names all
+// three waits is that of the three commands together.
 func TestDivide_EndedWaits(t *testing.T) {
+	for _, name := range []string{fsm.UnwaitCommand, fsm.WaitedCommand} {
+		t.Run(name, func(t *testing.T) { testEndedWaits(t, name) })
+	}
+}
+
+func testEndedWaits(t *testing.T, name string) {
 	w := newMetered(t)
 	from := func(origin uint64, words ...string) []byte {
 		g := &fsm.Group{}
@@ -373,6 +381,7 @@ func TestDivide_EndedWaits(t *testing.T) {
 	}
 	limits := fsm.WorkLimits{Entry: 400_000, Operation: mostWork}
 	var ends [][]byte
+	all := []string{name}
 	for origin := range uint64(3) {
 		words := []string{"blpop"}
 		for i := range 3000 {
@@ -386,7 +395,16 @@ func TestDivide_EndedWaits(t *testing.T) {
 		if !ok {
 			t.Fatalf("%.100q, want a wait", replies[0])
 		}
-		ends = append(ends, from(origin+1, fsm.UnwaitCommand, fmt.Sprint(origin+1), fmt.Sprint(pos)))
+		end := []string{fmt.Sprint(origin + 1), fmt.Sprint(pos)}
+		ends, all = append(ends, from(origin+1, append([]string{name}, end...)...)), append(all, end...)
+	}
+	if name == fsm.WaitedCommand {
+		for limit, want := range map[int]int{800_000: 1, 900_000: 2} { // the three waits need 864,000 steps
+			out, _, _ := w.divide(fsm.WorkLimits{Entry: limit, Operation: mostWork}, from(1, all...), from(4, "get", "k"))
+			if n, _ := out.Len(); n != want {
+				t.Errorf("limit of %d steps: an entry ends the three waits and contains %d groups, want %d", limit, n, want)
+			}
+		}
 	}
 	if _, depends := w.table.Weigh(ends[0]); !depends {
 		t.Error("Weigh reports that the arguments alone determine the work of ending a wait")
