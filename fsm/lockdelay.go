@@ -99,10 +99,11 @@ func (c *Ctx) DelayError(key []byte) Reply {
 		(left+1e6-1)/1e6))
 }
 
-// ReservedError returns the error of a command that would take a free lock although
-// another client waits for it. The command has no other reply for this case, because
-// its null reply says that the client got the lock. ReservedError returns None if no
-// other client has to get the lock first.
+// ReservedError returns the error of SET with both NX and GET if the command would
+// take a free lock although another client waits for it. The command has no other
+// reply for this case, because its null reply says that the key was absent and that
+// the client got the lock. ReservedError returns None if no other client has to get
+// the lock first.
 func (c *Ctx) ReservedError(key []byte) Reply {
 	if c.m.features < FeatureDelay || c.atomic || !c.LockWanted(key) {
 		return None

@@ -387,9 +387,9 @@ func (s *Server) Close() error {
 	return ignoreClosed(err)
 }
 
-// Wait waits for the goroutines that Close does not wait for. Some of these
-// goroutines may end only when the cluster is closed. So call Wait after both
-// the server and the cluster have been closed.
+// Wait waits for the goroutine that runs bootstrapUsers. Close does not wait
+// for this goroutine, because it may end only when the cluster is closed. So
+// call Wait after both the server and the cluster have been closed.
 func (s *Server) Wait() { s.life.users.Wait() }
 
 // refuseWork makes handle refuse pipelines, and ends pauses and sleeps.

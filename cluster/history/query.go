@@ -189,7 +189,7 @@ type walk struct {
 	marks []mark // marks before the current position
 
 	ends     map[fsm.Pos]*ending // ends of grants whose beginning has not been found yet
-	all      *ending             // the next event that ends all grants of the database
+	all      *ending             // the first event after the current position that ends all grants of the database
 	seen     int                 // number of ends that the walk has passed
 	gap      bool                // there is a gap after the current position
 	newer    bool                // there is a grant after the current position

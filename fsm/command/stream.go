@@ -594,8 +594,9 @@ func xinfoStream(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			}
 		}
 	}
-	// The reply describes the radix tree that Redis would have with nodes of
-	// trimBatch entries, each node the child of the previous node.
+	// Holdfast has no radix tree. The reply counts one key for each trimBatch
+	// entries, as in Redis, and one more node than keys. The tree of Redis has
+	// more nodes than that if it has more than one key.
 	nodes := int64(v.Stream.Entries.Len()+trimBatch-1) / trimBatch
 	fields := []fsm.Reply{
 		fsm.Bulk("length"), fsm.Int(int64(v.Stream.Entries.Len())),

@@ -193,7 +193,8 @@ func setbitWork(w *fsm.Weigher, args [][]byte) int {
 // cutOffset limits an offset to the maximum length of a string.
 func cutOffset(offset int64) int { return int(min(max(offset, 0), fsm.MaxStringBytes)) }
 
-// bitfieldWork estimates the length of the string from the offsets of SET and
+// bitfieldWork returns the work of a BITFIELD command, which follows from the
+// length of the string. It estimates this length from the offsets of SET and
 // INCRBY. An offset with # counts fields, which have at most 64 bits.
 func bitfieldWork(w *fsm.Weigher, args [][]byte) int {
 	end := 0

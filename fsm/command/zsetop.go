@@ -365,9 +365,9 @@ func (q *zquery) unchanged() bool {
 	return w.weight == 1 && w.Len() > keyspace.CompactMembers && w.o.Type == keyspace.TypeZSet
 }
 
-// unite calls put for each member of any source. It puts a member that is in
-// several sources once, when its final score is known. It also looks up a
-// member only once in an object that is a source several times.
+// unite calls put once for each member of any source, when the final score of
+// the member is known. If an object is a source several times, unite looks up
+// each of its members only once.
 func (q *zquery) unite(put func(member string, score float64)) {
 	objects, positions := q.objects(0)
 	members := make([][]container.Scored, len(objects)) // members of each object with their scores

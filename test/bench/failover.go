@@ -68,7 +68,8 @@ func measureGaps(ctx context.Context, m machine, name string, floor time.Duratio
 		return false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	fmt.Fprintf(out, "\n%s: %s, one client that writes every %v through another node\n", name, f.name, writePause)
+	fmt.Fprintf(out, "\n%s: %s, one client that writes %v after each reply, through another node\n",
+		name, f.name, writePause)
 	var gaps []time.Duration
 	written, refused, lost := 0, 0, 0
 	for i := range o.kills {

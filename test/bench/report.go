@@ -47,7 +47,7 @@ func conditions(ctx context.Context, dir string, t tools, o options) (lines [][2
 		{"redis", fmt.Sprintf("%s; 1 process, %s", version(ctx, t.server), strings.Join(quoted(redisFlags), " "))},
 		{"load", fmt.Sprintf("%s -r %s, about %.1f s a run, median of %d", version(ctx, t.benchmark), keyspace,
 			o.seconds, o.reps)},
-		{"load before", loadAverage()},
+		{"load average at the start", loadAverage()},
 	}, volatile, nil
 }
 

@@ -86,8 +86,8 @@ func TestHLL_WrongType(t *testing.T) {
 	})
 }
 
-// TestHLL_Registers counts registers with all values: those that hashes
-// produce, and those that no hash produces.
+// TestHLL_Registers runs PFCOUNT on registers with every value from 0 to 63,
+// including the values that no hash produces.
 func TestHLL_Registers(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 90+uint64(p.proto)))

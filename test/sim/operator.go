@@ -253,8 +253,8 @@ func (inj *injection) removalOfLeader() bool {
 	return inj.w.renew(leader.id, inj.f.For)
 }
 
-// transferLeadership asks a node to transfer leadership to the node with the ID
-// to. If the ID is "", the cluster chooses the next leader.
+// transferLeadership asks n to transfer leadership. The argument to is the ID
+// of the next leader. If it is "", the cluster chooses the next leader.
 func transferLeadership(n *cluster.Node, to string) error {
 	_, err := n.Transfer(context.Background(), to)
 	return err

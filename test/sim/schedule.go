@@ -20,7 +20,7 @@ type Schedule struct {
 	Length  time.Duration `json:"length_ns"` // in virtual time, without the recovery
 	Clients int           `json:"clients"`
 	// Think is how long a client waits between two commands on average; 0
-	// means busy.
+	// means the value of the constant busy.
 	Think time.Duration `json:"think_ns,omitempty"`
 	// Sluggish contains, for each node with slow timers, the factor by which
 	// the timers of raft are slower.

@@ -99,7 +99,9 @@ func ring(ctx context.Context, s *injection) (string, error) {
 func bridge(ctx context.Context, s *injection) (string, error) {
 	n := len(s.c.nodes)
 	middle := s.rng.IntN(n)
-	left := func(i int) bool { return (i-middle+n)%n <= n/2 } // the nodes that follow the bridge
+	// The nodes on the left are the n/2 nodes after the bridge in the list of
+	// nodes. The first node comes after the last one.
+	left := func(i int) bool { return (i-middle+n)%n <= n/2 }
 	return s.cutPairs(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
 		return i != middle && j != middle && left(i) != left(j)
 	})

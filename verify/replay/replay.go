@@ -412,8 +412,9 @@ func (r *replay) reads(ops []checker.Op) {
 	}
 }
 
-// hadValue reports whether at some position from low to high the key had the
-// value that the read returned.
+// hadValue reports whether at some position from low to high the key had, or
+// may have had, the value that the read returned. It may have had any value if
+// the log does not show its value.
 func (r *replay) hadValue(o *checker.Op, low, high int) bool {
 	past := r.past[o.Key]
 	i := sort.Search(len(past), func(i int) bool { return past[i].at > low }) - 1

@@ -212,7 +212,7 @@ func valueOf(row record.Profile, cause string) float64 {
 }
 
 // shownConditions lists the conditions that the page shows.
-var shownConditions = []string{"machine", "data", "holdfast", "load", "load before"}
+var shownConditions = []string{"machine", "data", "holdfast", "load", "load average at the start"}
 
 // provenance returns a paragraph that says how the data was measured.
 func provenance(h record.Header) string {

@@ -109,9 +109,9 @@ func TestWrap(t *testing.T) {
 func TestProvenance(t *testing.T) {
 	h := record.Header{Command: "make growth GROWTH=keys", Conditions: [][2]string{
 		{"date", "2026-11-27T21:32:42Z"}, {"machine", "2 CPUs"}, {"kernel", "6.18"},
-		{"load before", "1.5 1.0 0.2 (other work)"}}}
+		{"load average at the start", "1.5 1.0 0.2 (other work)"}}}
 	want := "Measured with `make growth GROWTH=keys` on 2026-11-27 at 21:32:42Z. Machine: 2\n" +
-		"CPUs. Load before: 1.5 1.0 0.2.\n"
+		"CPUs. Load average at the start: 1.5 1.0 0.2.\n"
 	if got := provenance(h); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -103,7 +103,9 @@ type Profiles struct {
 	Rows []Profile `json:"rows"`
 }
 
-// Profile is one profile of a process, and the total that the profile divides.
+// Profile contains the total that a process used under a load, and the shares of
+// a profile of the process. The total does not come from the profile, so the sum
+// of the shares may differ from it.
 type Profile struct {
 	Row    string  `json:"row"` // the load
 	System string  `json:"system"`
