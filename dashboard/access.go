@@ -13,7 +13,8 @@ import (
 var (
 	errToken = errors.New("this port needs its token (--http-token-file), or a login")
 	errLogin = errors.New("log in as a user of the cluster with read permission to see this")
-	// The user accepts any password, so a login gives no more rights than no login.
+	// The ACL user accepts any password, so a login gives no more rights than no
+	// login.
 	errAnyPassword = errors.New("the cluster accepts any password for this user, so logging in proves nothing: " +
 		"give the user a password, or use the token of this port (--http-token-file)")
 	errCerts = errors.New("the client port admits only clients with a certificate, so the dashboard shows no data")

@@ -198,9 +198,9 @@ func failovers(events []Event) []Failover {
 	return all
 }
 
-// lockLine is the time line of a lock. It has a row for each owner, in which grants
-// are bars and waiting is a thin line. Bands show failovers and times without a
-// history.
+// lockLine is the time line of a lock. It has a row for each of up to maxOwners
+// owners, in which grants are bars and waiting is a thin line. Bands show
+// failovers and times without a history.
 type lockLine struct {
 	now, from time.Time
 	zone      *time.Location

@@ -90,7 +90,8 @@ func (s *scanner) full(b []byte) error {
 	return err
 }
 
-// took counts bytes that were read.
+// took counts bytes that were read, adds them to the checksum, and keeps them
+// if keeping is set and keepLimit permits it.
 func (s *scanner) took(b []byte) {
 	s.offset += int64(len(b))
 	s.sum = rdb.Checksum(s.sum, b)

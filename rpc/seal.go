@@ -242,7 +242,7 @@ func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 		if k == begin { // no byte of this record has been written
 			break
 		}
-		c.writeCheck.reset(marks[i]) // the record will be written to its end
+		c.writeCheck.reset(marks[i]) // a record that was begun is completed
 		if k < ends[i] {
 			written := k - begin
 			c.left, c.headerLeft = append([]byte{}, out[k:ends[i]]...), max(c.header-written, 0)

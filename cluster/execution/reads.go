@@ -85,7 +85,8 @@ const (
 	quickSteps = 64 << 10
 	// slowSlice is how long a slow read keeps its slot while other reads wait.
 	slowSlice = 10 * time.Millisecond
-	// maxSlowConns is the maximum number of slow connections that are recorded.
+	// maxSlowConns is the maximum number of connections that are recorded
+	// because their last read was slow.
 	maxSlowConns = 4096
 )
 

@@ -201,7 +201,8 @@ func (h *Scripts) end(r *runningScript) {
 }
 
 // groupTimes is the common time limit of the scripts of a transaction, in
-// multiples of ScriptConfig.Limit, once a dry run has shown how long they take.
+// multiples of ScriptConfig.Limit, in a dry run and after it. Before a dry run,
+// the scripts share a shorter limit: see allowance.
 const groupTimes = 10
 
 // tooLong returns the error of a script that takes too long.

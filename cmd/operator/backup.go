@@ -47,7 +47,7 @@ only its owner can read it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" {
-				return errors.New("name the file to write with -o, or -o - for standard output")
+				return errors.New("use -o FILE to name the file to write, or -o - for standard output")
 			}
 			if err := checkOutput(file); err != nil {
 				return err

@@ -116,6 +116,6 @@ func writeBundle(ctx context.Context, o bundleOptions, out, errOut io.Writer) er
 		fmt.Fprintf(errOut, "holdfast: the archive does not contain %s: %s\n",
 			terminal.Shown(f.Name), terminal.Shown(f.Error))
 	}
-	_, err = fmt.Fprintf(out, "%s: %d files from %d of %d nodes\n", o.output, len(b.files), b.answered, len(nodes))
+	_, err = fmt.Fprintf(out, "%s: %d files; %d of %d nodes answered\n", o.output, len(b.files), b.answered, len(nodes))
 	return err
 }

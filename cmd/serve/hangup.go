@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// checkExpiryEvery is the time between two checks for certificates that expire.
+// checkExpiryEvery is the time between two checks for certificates that expire
+// soon or have expired.
 const checkExpiryEvery = time.Hour
 
 // reloader reloads certificates, secrets and the settings of the log at each

@@ -191,7 +191,7 @@ func runLocal(ctx context.Context, o options, talk io.Writer) (*attack.Report, e
 	r, err := attack.Run(ctx, cfg)
 	if made {
 		// Remove only removes an empty directory. Episodes leave their data
-		// there after a violation.
+		// there after a violation or a failure.
 		_ = os.Remove(o.dir)
 	}
 	return r, err

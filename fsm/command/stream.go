@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// This file has XINFO, and the commands on streams that need no consumer group.
+// This file has XADD, XTRIM, XLEN, XDEL, XRANGE, XREVRANGE and XINFO.
 
 var streamCommands = []fsm.Command{
 	{

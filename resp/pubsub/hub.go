@@ -71,8 +71,8 @@ type Config struct {
 // patterns without mu.
 type Hub struct {
 	cfg Config
-	// publishing is true while there is any subscription. On a port without a
-	// log, it is always false. It is read without mu.
+	// publishing is true while there is any subscription. If Config.Want is nil,
+	// it is always false. It is read without mu.
 	publishing atomic.Bool
 	budget     matchBudget
 

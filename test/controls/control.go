@@ -177,7 +177,7 @@ func attack(ctx context.Context, program, holdfast, dir string, d demand) (strin
 		}
 		others = append(others, e.Failure)
 	}
-	return "", fmt.Errorf("NOT FOUND: no violation matches %q; the reported ones are: %s", d.want, firstLines(others))
+	return "", fmt.Errorf("NOT FOUND: no violation matches %q; the run reported: %s", d.want, firstLines(others))
 }
 
 // runTests runs tests of a package. At least one of them must fail, with output

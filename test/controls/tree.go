@@ -56,9 +56,9 @@ type builder struct {
 // programs are the programs that were built from one state of the copy.
 type programs struct {
 	patch patch
-	// paths maps the program of each demand to the path of the binary with the
-	// bug. The binary is holdfast for images and chaos, which run the shipped
-	// program, and a test binary for the others.
+	// paths maps the program of each demand to the path of the binary that has
+	// the bug: for images and chaos, the holdfast that they run; for the other
+	// programs, the program itself, which is a test binary.
 	paths map[string]string
 	err   error
 }

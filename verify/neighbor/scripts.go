@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// scriptLoads contains scripts that take long, are large, or write to the
-// node's log output.
+// scriptLoads contains loads of scripts that take long, are large, or write to
+// the node's log output, and of many quick scripts in a pipeline.
 var scriptLoads = []Load{
 	{Name: "slow scripts", workers: 25, attack: slowScript},
 	{Name: "large scripts loaded", workers: 1, attack: loadScripts},
