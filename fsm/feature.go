@@ -144,14 +144,8 @@ const (
 	//     entry, nor a version lower than one that the script has given.
 	FeatureDeferred = 12
 
-	// FeatureReplies changes the meaning of entries in this way:
-	//   - A command that removes the data that it returns fails and changes
-	//     nothing if the replies of its pipeline or transaction would exceed
-	//     MaxReplyBytes: see Ctx.ReplyFits.
-	FeatureReplies = 13
-
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureReplies
+	MaxFeatures = FeatureDeferred
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

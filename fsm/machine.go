@@ -349,10 +349,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 // context prepares the context of an entry's commands.
 func (m *Machine) context(index uint64, h Header) *Ctx {
 	c := &m.ctx
-	*c = Ctx{
-		m: m, now: m.clock.Lease, wall: m.clock.Wall, index: index,
-		running: running{session: -1, group: -1}, r: c.r,
-	}
+	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, index: index, session: -1, group: -1, r: c.r}
 	c.seed = h.Seed
 	c.setPosition(0)
 	return c
@@ -441,7 +438,15 @@ type Ctx struct {
 	pos      Pos
 	proto    int
 
-	running
+	// During Apply, session is the index of the session whose group is running. It
+	// is -1 before the first group, and while waiters are served. sender is the id
+	// of the session.
+	session int
+	sender  SessionID
+	// During Apply, group is the index of the running group among the groups of the
+	// entry. It is -1 before the first group. op is the number of operations of the
+	// group that were executed before the current one.
+	group, op int
 
 	atomic        bool // part of a transaction or script: must not wait
 	inScript      bool // called by a script
@@ -460,21 +465,6 @@ type Ctx struct {
 	reading
 
 	r groupReader
-}
-
-// running contains the fields of Ctx that describe the group that is running.
-type running struct {
-	// During Apply, session is the index of the session whose group is running. It
-	// is -1 before the first group, and while waiters are served. sender is the id
-	// of the session.
-	session int
-	sender  SessionID
-	// During Apply, group is the index of the running group among the groups of the
-	// entry. It is -1 before the first group. op is the number of operations of the
-	// group that were executed before the current one.
-	group, op int
-	// sent is the size of the replies of the group so far, in bytes: see ReplyFits.
-	sent int
 }
 
 // reading contains the fields of Ctx that only reads use: see ReadRequest.
@@ -569,9 +559,9 @@ func (c *Ctx) Random() uint64 {
 const drawStep = 0x9e3779b97f4a7c15
 
 // ReplyTooLarge is the error in place of a reply with which a group exceeds
-// MaxReplyBytes. A command that removes the data that it returns, such as LPOP or
-// GETDEL, then changes nothing: see ReplyFits. Any other command may have been
-// executed.
+// MaxReplyBytes. A command that takes elements, such as LPOP, returns the error and
+// changes nothing if these elements alone exceed the limit. In all other cases, the
+// command may have been executed.
 const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
 // run executes the operations of a group and appends their replies. Table.Check
@@ -584,7 +574,6 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	}
 	c.proto = c.r.proto
 	start := len(dst)
-	c.sent = 0
 	for c.op = 0; len(c.r.d.Rest) > 0; c.op++ {
 		reply, err := c.operation()
 		if err != nil {
@@ -600,7 +589,6 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		if len(dst)-start > MaxReplyBytes {
 			dst = Error(ReplyTooLarge).Append(dst[:mark], c.proto)
 		}
-		c.sent = len(dst) - start
 		if c.front != nil && len(dst)-start > c.front.Most && len(c.r.d.Rest) > 0 {
 			c.front.Ops, c.front.Left = c.op+1, true
 			break
@@ -611,43 +599,6 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		}
 	}
 	return dst, c.r.d.Err
-}
-
-const (
-	// replyFraming is more than the bytes that frame the elements of a reply in
-	// its group: the heads of the reply, of the list in it, and of a transaction.
-	replyFraming = 128
-	// pairFraming is the size of the head of a pair. Some replies contain the
-	// elements in pairs.
-	pairFraming = 4
-)
-
-// ReplyFits reports whether the group has room for a reply with the given key and
-// elements. Before a command removes the data that it returns, it must call
-// ReplyFits. Otherwise, the data would be lost if run replaced the reply with
-// ReplyTooLarge. Scripts and waiters have other limits. Below FeatureReplies, the
-// reply always fits.
-func (c *Ctx) ReplyFits(key string, elems ...Reply) bool {
-	if c.m.features < FeatureReplies || c.inScript || c.served != nil {
-		return true
-	}
-	limit := MaxReplyBytes
-	if c.rec != nil && c.atomic { // if the transaction has a script, its replies are logged
-		limit = maxGroupReply
-	}
-	size := c.sent + len(key) + replyFraming
-	for i := range elems {
-		size += elems[i].encodedSize(c.proto) + pairFraming
-		switch {
-		case size <= limit:
-		case size > MaxReplyBytes:
-			return false
-		default: // only this limit is exceeded, so other nodes must not execute the command
-			c.rec.interpreted = true
-			return false
-		}
-	}
-	return true
 }
 
 // operation executes the next operation of the group.
@@ -722,15 +673,12 @@ func (c *Ctx) transaction() (Reply, error) {
 	}
 	c.atomic = true
 	defer func() { c.atomic = false }()
-	before := c.sent
-	defer func() { c.sent = before }() // the caller counts the whole reply
 	replies := make([]Reply, n)
 	for i := range replies {
 		var err error
 		if replies[i], err = c.next(); err != nil {
 			return Reply{}, err
 		}
-		c.sent += replies[i].encodedSize(c.proto)
 		if c.cut && c.rec != nil { // no effect of the group is kept
 			return Array(replies[:i+1]), nil
 		}

@@ -3,7 +3,6 @@ package fsm
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
@@ -175,7 +174,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		return nil, false, fmt.Errorf("group: %w", err)
 	}
 	c.proto = c.r.proto
-	c.rec, c.begun, c.work, c.uncompiled, c.replied, c.sent = nil, 0, 0, 0, 0, 0
+	c.rec, c.begun, c.work, c.uncompiled, c.replied = nil, 0, 0, 0, 0
 	scripted = body[0]&groupScript != 0
 	if scripted {
 		c.rec = &sp.rec
@@ -211,11 +210,10 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 			return nil, true, nil
 		case !scripted:
 		case sp.rec.interpreted:
-			out, reply = sp.rec.appendTo(out, c, reply)
+			out = sp.rec.appendTo(out, c, reply)
 		default:
 			out = append(out, start[:len(start)-len(c.r.d.Rest)]...)
 		}
-		c.countReply(reply)
 		c.serveWaiters()
 	}
 	if !scripted {
@@ -264,19 +262,8 @@ func (r *recorder) record(c *Ctx, draws uint64, name string, args [][]byte) {
 	r.n++
 }
 
-// countReply counts the reply of an operation in sent, in the same way as run.
-func (c *Ctx) countReply(reply Reply) {
-	size := reply.encodedSize(c.proto)
-	if c.sent+size > MaxReplyBytes {
-		tooLarge := Error(ReplyTooLarge)
-		size = tooLarge.encodedSize(c.proto)
-	}
-	c.sent += size
-}
-
-// appendTo appends the effects of the operation to out. It also returns the reply
-// that it has logged.
-func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) ([]byte, Reply) {
+// appendTo appends the effects of the operation to out.
+func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
 	text := reply.Append(nil, c.proto)
 	if len(text) > maxGroupReply { // the reply of a transaction; perform has checked the reply of a script
 		text = Error(ReplyTooLarge).Append(nil, c.proto)
@@ -289,7 +276,7 @@ func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) ([]byte, Reply) {
 	out = binary.AppendUvarint(out, uint64(r.n))
 	out = append(out, r.effects...)
 	r.room -= len(out) - size
-	return out, Raw(text)
+	return out
 }
 
 // maxGroupReply bounds the reply of a transaction with a script, in bytes: the
@@ -341,18 +328,13 @@ func (c *Ctx) tookEffect(cmd *Command, args [][]byte, changes int, reply Reply) 
 	return c.changes != changes || cmd.Routed(args).Flags&MayWrite != 0 && !reply.IsError()
 }
 
-// neverFull is a value of Ctx.sent with which every reply fits.
-const neverFull = math.MinInt / 2
-
 // effects executes the effects of an operation that the leader has executed, and
 // returns the reply that the leader has logged.
 func (c *Ctx) effects() (Reply, error) {
 	d := &c.r.d
 	c.atomic = true
 	defer func() { c.atomic = false }()
-	position, seed, sent := c.position, c.seed, c.sent
-	c.sent = neverFull // the leader has checked the replies
-	defer func() { c.sent = sent }()
+	position, seed := c.position, c.seed
 	reply := d.Bytes()
 	lastPosition, lastDraws, n := d.Uvarint(), d.Uvarint(), d.Uvarint()
 	if d.Err != nil || n > uint64(len(d.Rest)) {
@@ -487,7 +469,7 @@ func (c *Ctx) refuseCompile(sha string, body []byte, isLibrary bool) string {
 		return ""
 	case c.scriptBudget == GivenUp:
 		c.uncompiled = before // a smaller script may still be compiled
-		c.rec.replaced()      // the log entry contains the error, because other nodes do not compile the script
+		c.rec.replaced()      // the error is logged, because other nodes do not compile the script
 		return msgScriptUncached
 	}
 	c.cut = true

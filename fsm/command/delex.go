@@ -34,15 +34,6 @@ var compareCommands = []fsm.Command{
 	},
 }
 
-// condition is a comparison with the current value of a key, for SET and DELEX.
-type condition byte
-
-const (
-	condNone condition = iota
-	condIFEQ
-	condIFNE
-)
-
 // delexAccess returns how a call of DELEX accesses its key: see setAccess.
 func delexAccess(args [][]byte) fsm.Access {
 	if len(args) > 2 {

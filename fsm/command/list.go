@@ -267,7 +267,7 @@ func takeElements(c *fsm.Ctx, o *keyspace.Object, count int64, left bool) (elems
 	} else {
 		o.Coll.List.Descend(int(size)-1, gather)
 	}
-	if l.over() || !c.ReplyFits(o.Key, l.elems...) { // the list is not changed
+	if l.over() { // the reply is too large, so the list is not changed
 		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, []byte(o.Key), keyspace.TypeList)

@@ -229,6 +229,15 @@ type options struct {
 	value            []byte // value that cond compares with
 }
 
+// condition is a comparison with the current value of a key.
+type condition byte
+
+const (
+	condNone condition = iota
+	condIFEQ
+	condIFNE
+)
+
 // These flags say which options parseOptions accepts in addition to the time
 // units, which it always accepts.
 const (
@@ -345,9 +354,6 @@ func set(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			return fail
 		}
 	}
-	if p.get && !c.ReplyFits("", done) {
-		return fsm.Error(fsm.ReplyTooLarge)
-	}
 	if p.keepTTL && o != nil {
 		n := within(keyspace.NewObject(args[1], args[2]), lifeOf(o))
 		n.Mark = p.mark(o)
@@ -459,12 +465,8 @@ func getset(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			return fail
 		}
 	}
-	old := valueOf(o)
-	if !c.ReplyFits("", old) {
-		return fsm.Error(fsm.ReplyTooLarge)
-	}
 	put(c, args[1], args[2], o, lifetime{}, handedOver(o))
-	return old
+	return valueOf(o)
 }
 
 func getdel(c *fsm.Ctx, args [][]byte) fsm.Reply {
@@ -472,12 +474,9 @@ func getdel(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	switch {
 	case wrong:
 		return fsm.Error(fsm.MsgWrongType)
-	case o == nil:
-		return fsm.Null
-	case !c.ReplyFits("", valueOf(o)):
-		return fsm.Error(fsm.ReplyTooLarge)
+	case o != nil:
+		c.Delete(o)
 	}
-	c.Delete(o)
 	return valueOf(o)
 }
 

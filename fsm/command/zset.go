@@ -617,7 +617,7 @@ func takeScored(c *fsm.Ctx, o *keyspace.Object, count int64, fromMax, pairs bool
 	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
 	l := collector{c: c}
 	q.walk(o.Coll, func(m *container.Scored) bool { return addScored(c, &l, m, true, pairs) })
-	if l.over() || !c.ReplyFits(o.Key, l.elems...) { // the sorted set is not changed
+	if l.over() { // the reply is too large, so the sorted set is not changed
 		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, []byte(o.Key), keyspace.TypeZSet)
