@@ -2,12 +2,15 @@ package cluster_test
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -150,4 +153,54 @@ func TestWindow(t *testing.T) {
 	l.progress(500)
 	l.check("n1")
 	c.caughtUp()
+}
+
+// TestReplies_PiecesTooLarge: a pipeline that removes values is executed in pieces
+// and exceeds the limit of replies. No value is lost: the client gets each value, or
+// the value is still there. The commands after the limit are not executed.
+func TestReplies_PiecesTooLarge(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, slowElections)
+	cl := c.client(c.others(c.leader())[0])
+	const size, count = 1 << 20, 60 // 48 values are the limit
+	for _, test := range []struct {
+		create, remove []string // the command for each value
+	}{
+		{[]string{"rpush", "l"}, []string{"lpop", "l"}},
+		{[]string{"set", "k%d"}, []string{"getset", "k%d", "v"}},
+	} {
+		name := test.remove[0]
+		numbered := func(words []string, i int) []string {
+			words = slices.Clone(words)
+			words[1] = strings.ReplaceAll(words[1], "%d", strconv.Itoa(i))
+			return words
+		}
+		var pipeline [][]string
+		for i := range count {
+			value := strconv.Itoa(100+i) + strings.Repeat("x", size)
+			cl.must(t, append(numbered(test.create, i), value)...)
+			pipeline = append(pipeline, numbered(test.remove, i))
+		}
+		got, err := cl.pipeline(append(pipeline, []string{"set", "after", name})...)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		returned, refused := strings.Count(got, strings.Repeat("x", size)), strings.Count(got, fsm.ReplyTooLarge)
+		left := 0
+		for i := range count {
+			if test.create[0] == "rpush" {
+				left = int(cl.number(t, "llen", "l"))
+				break
+			}
+			if cl.number(t, "strlen", "k"+strconv.Itoa(i)) > size {
+				left++
+			}
+		}
+		if returned+left != count || returned < 47 || refused != left+1 {
+			t.Errorf("%s: %d values returned, %d commands refused and %d values left, want %d values and a refused SET",
+				name, returned, refused, left, count)
+		}
+		cl.want(t, "$-1\r\n", "get", "after")
+		cl.must(t, "flushall")
+	}
 }

@@ -119,6 +119,11 @@ func (ld *leadership) yielding() func() error {
 // If a client sends a pipeline of writes and closes its connection, the
 // pipeline is still executed. But once the client has left and the replies
 // exceed maxUnread, inPieces does not execute the rest of the group.
+//
+// inPieces returns the whole reply of each piece that may have written, even if the
+// replies then exceed fsm.MaxReplyBytes, because the reply may contain data that
+// the piece has removed. It refuses the pieces that may write after that without
+// executing them.
 func (s *Session) inPieces() ([]byte, error) {
 	c := &s.call
 	c.early = nil
@@ -145,6 +150,11 @@ func (s *Session) inPieces() ([]byte, error) {
 		}
 		piece := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
+		if !piece.Read && len(replies) > fsm.MaxReplyBytes {
+			replies = fsm.RefuseGroup(replies, piece.Body, fsm.ReplyTooLarge)
+			op += fsm.GroupOps(piece.Body)
+			continue
+		}
 		c.body = piece.Body
 		var reply []byte
 		var err error
@@ -179,9 +189,9 @@ func (s *Session) inPieces() ([]byte, error) {
 		}
 		op += fsm.GroupOps(piece.Body)
 		switch {
-		case err == nil && len(replies)+len(reply) <= fsm.MaxReplyBytes:
+		case err == nil && (!piece.Read || len(replies)+len(reply) <= fsm.MaxReplyBytes):
 			replies = append(replies, reply...)
-		case err == nil: // this piece was executed, and the pieces after it are executed too
+		case err == nil:
 			replies = fsm.RefuseGroup(replies, piece.Body, fsm.ReplyTooLarge)
 		case len(replies) > 0, len(todo) > 0 && outcome.Of(err) == outcome.Executed:
 			return nil, outcome.ErrUnknown // a part was executed, and another part perhaps not
