@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
@@ -283,6 +284,12 @@ func (ws *waits) sweep() (waiters bool) {
 		}
 	}
 	ws.sweeps++
+	rank := func(n fsm.WaiterInfo) int {
+		if n.Served {
+			return 1
+		}
+		return 0
+	}
 	var names []fsm.WaiterInfo
 	ws.machine.View(func(m *fsm.Machine) { names = m.WaitersOf(ws.id) })
 	if len(names) == 0 {
@@ -294,6 +301,8 @@ func (ws *waits) sweep() (waiters bool) {
 	// command is sent, so live contains the waits of all waiters that are not
 	// abandoned.
 	room, left := ws.forwarder.opts.waiterWork(), false
+	// A waiter that was not served can still take elements, so it is removed first.
+	slices.SortStableFunc(names, func(a, b fsm.WaiterInfo) int { return rank(a) - rank(b) })
 	for _, n := range names {
 		if w := ws.live[n.Origin]; w != nil && (w.pos == 0 || w.pos == n.Pos) {
 			continue

@@ -186,8 +186,18 @@ func suspendWork(w *Weigher, args [][]byte) (steps int) {
 }
 
 // removalWork returns the work of removing a waiter and of reporting this to
-// its node.
-func (n *waiter) removalWork() int { return (1 + len(n.keys)) * StepsPerWait / 2 }
+// its node. If the waiter was served a grant that is not claimed, the removal also
+// ends the grant.
+func (n *waiter) removalWork() int {
+	steps := (1 + len(n.keys)) * StepsPerWait / 2
+	if n.grant != nil {
+		steps += stepsPassOn
+	}
+	return steps
+}
+
+// stepsPassOn is the work of ending a grant and of reporting its end.
+const stepsPassOn = 1800
 
 // Unwaited reads the answer to UnwaitCommand. reply is the reply that was served to
 // the waiter, nil if the waiter was not served. gone is true if there was no such
