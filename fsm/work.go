@@ -578,6 +578,7 @@ const (
 	StepsPut    = 64 // for inserting a name into a large collection
 	ScanBytes   = 8  // bytes per step, if they are scanned one by one
 	CopyBytes   = 64 // bytes per step, if they are copied or compared
+	WriteBytes  = 16 // bytes per step, if they are copied into a new value of a key
 	// StepsPerWait is for a key that a blocking command waits for. It covers
 	// inserting the waiter into the queue of the key, removing the waiter, and
 	// looking for other waiters of the key.

@@ -132,7 +132,7 @@ func setbit(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		if b &^= mask; bit == 1 {
 			b |= mask
 		}
-		c.Charge(max(len(o.Str), at) / fsm.CopyBytes)
+		c.Charge(max(len(o.Str), at) / fsm.WriteBytes)
 		changed := o.Overlaid(at, []byte{b})
 		c.Assign(changed)
 		c.Notify("$", "setbit", changed.Key)
@@ -572,15 +572,12 @@ func runBitfield(c *fsm.Ctx, args [][]byte, readOnly bool) fsm.Reply {
 	if wrong {
 		return fsm.Error(fsm.MsgWrongType)
 	}
-	var s []byte
-	if o != nil {
-		c.Charge(2 * len(o.Str) / fsm.CopyBytes)
-		s = []byte(o.Str)
+	if o == nil {
+		o = keyspace.NewObject(args[1], nil)
 	}
-	grown := (end+7)/8 > len(s)
-	if grown {
-		s = append(s, make([]byte, (end+7)/8-len(s))...)
-	}
+	c.Charge(max(len(o.Str), (end+7)/8) / fsm.WriteBytes)
+	n, s := o.Extended((end + 7) / 8)
+	grown := len(s) > len(o.Str)
 	replies, changes := make([]fsm.Reply, len(ops)), false
 	for i := range ops {
 		c.Charge(fsm.StepsPerKey)
@@ -589,10 +586,6 @@ func runBitfield(c *fsm.Ctx, args [][]byte, readOnly bool) fsm.Reply {
 		changes = changes || changed || grown && ops[i].write && replies[i].Kind() != fsm.KindNull
 	}
 	if grown || changes {
-		if o == nil {
-			o = keyspace.NewObject(args[1], nil)
-		}
-		n := o.Overlaid(0, s)
 		c.Assign(n)
 		if changes { // no event if all writes failed, although the string has grown
 			c.Notify("$", "setbit", n.Key)

@@ -560,7 +560,7 @@ func appendTo(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		if len(o.Str)+len(args[2]) > fsm.MaxStringBytes {
 			return fsm.Error(fsm.MsgTooLong)
 		}
-		c.Charge(len(o.Str) / fsm.CopyBytes)
+		c.Charge(len(o.Str) / fsm.WriteBytes)
 		n = o.Overlaid(len(o.Str), args[2])
 	}
 	c.Assign(n)
@@ -628,7 +628,7 @@ func setrange(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	case offset > fsm.MaxStringBytes-int64(len(val)):
 		return fsm.Error(fsm.MsgTooLong)
 	}
-	c.Charge(max(len(o.Str), int(offset)) / fsm.CopyBytes)
+	c.Charge(max(len(o.Str), int(offset)) / fsm.WriteBytes)
 	n := o.Overlaid(int(offset), val)
 	c.Assign(n)
 	c.Notify("$", "setrange", n.Key)

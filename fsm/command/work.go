@@ -173,7 +173,7 @@ func xgroupWork(w *fsm.Weigher, args [][]byte) int {
 func written(w *fsm.Weigher, key []byte, end int) int {
 	size := max(w.Size(key).Bytes, min(end, fsm.MaxStringBytes))
 	w.Grow(key, fsm.Growth{Bytes: size})
-	return size / fsm.CopyBytes
+	return size / fsm.WriteBytes
 }
 
 func appendWork(w *fsm.Weigher, args [][]byte) int {
@@ -209,7 +209,7 @@ func bitfieldWork(w *fsm.Weigher, args [][]byte) int {
 		offset, _ := number.ParseInt(at)
 		end = max(end, cutOffset(min(max(offset, 0), math.MaxInt64/64)*unit/8)+9)
 	}
-	return 2 * written(w, args[1], end)
+	return written(w, args[1], end)
 }
 
 func bitopWork(w *fsm.Weigher, args [][]byte) int {
@@ -219,7 +219,7 @@ func bitopWork(w *fsm.Weigher, args [][]byte) int {
 		longest, steps = max(longest, size), steps+size/fsm.ScanBytes
 	}
 	w.Grow(args[2], fsm.Growth{Bytes: longest})
-	return steps + longest/fsm.CopyBytes
+	return steps + longest/fsm.WriteBytes
 }
 
 func pfmergeWork(w *fsm.Weigher, args [][]byte) int {

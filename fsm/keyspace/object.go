@@ -18,6 +18,7 @@ package keyspace
 
 import (
 	"strings"
+	"unsafe"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
@@ -129,24 +130,24 @@ func (o *Object) Members() int {
 }
 
 // Overlaid returns a copy of o in which val overwrites the value from offset
-// on. If the old value ends before offset, zeros fill the gap. The copy also
-// has a new copy of the key. A key that shared the allocation of the old value
-// would keep that whole allocation alive.
+// on. If the old value ends before offset, zeros fill the gap.
 func (o *Object) Overlaid(offset int, val []byte) *Object {
-	s := o.Str
-	var b strings.Builder
-	b.Grow(len(o.Key) + max(len(s), offset+len(val)))
-	b.WriteString(o.Key)
-	b.WriteString(s[:min(offset, len(s))])
-	for i := len(s); i < offset; i++ {
-		b.WriteByte(0)
-	}
-	b.Write(val)
-	if end := offset + len(val); end < len(s) {
-		b.WriteString(s[end:])
-	}
-	both := b.String()
-	n := *o
-	n.Key, n.Str, n.Raw = both[:len(o.Key)], both[len(o.Key):], true
-	return &n
+	n, b := o.Extended(offset + len(val))
+	copy(b[offset:], val)
+	return n
+}
+
+// Extended returns a copy of o whose value has at least size bytes: zeros follow
+// the old value. value shares the memory of the new value. The caller may change it
+// until it uses n. The copy also has a new copy of the key. A key that shared the
+// allocation of the old value would keep that whole allocation alive.
+func (o *Object) Extended(size int) (n *Object, value []byte) {
+	b := make([]byte, len(o.Key)+max(len(o.Str), size))
+	copy(b, o.Key)
+	value = b[len(o.Key):]
+	copy(value, o.Str)
+	both := unsafe.String(unsafe.SliceData(b), len(b))
+	extended := *o
+	extended.Key, extended.Str, extended.Raw = both[:len(o.Key)], both[len(o.Key):], true
+	return &extended, value
 }
