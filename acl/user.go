@@ -17,8 +17,9 @@ import (
 const DefaultUser = "default"
 
 // maxPasswords bounds the passwords of a user. If a user had more passwords,
-// its rules would be longer than fsm.MaxUserBytes.
-const maxPasswords = 64 << 10 / (2*sha256.Size + 1)
+// its rules would be longer than fsm.MaxUserBytes. In the text that User.Rules
+// returns, a password takes a blank, the character # and its hash.
+const maxPasswords = 64 << 10 / (len(" #") + 2*sha256.Size)
 
 // User is a user with its rules. It is immutable except for SetPassword: Apply
 // returns a new User.
