@@ -37,18 +37,32 @@ type Recovery struct {
 	TokenEpoch uint64
 }
 
-// CheckNew returns an error unless a new data directory can be created at the
-// path dir.
+// CheckNew returns an error if the path dir, or the temporary name under which
+// Recover writes the new data directory, exists.
 func CheckNew(dir string) error {
-	_, err := os.Lstat(dir)
+	if err := checkAbsent(dir, "name a directory that does not exist"); err != nil {
+		return err
+	}
+	// Whether an interrupted recovery left the temporary directory is unknown, so
+	// only the operator may remove it.
+	return checkAbsent(temporary(dir), "if an interrupted recovery left it, remove it; otherwise name another "+
+		"directory than "+dir)
+}
+
+// checkAbsent returns an error, with a remedy, if path exists.
+func checkAbsent(path, remedy string) error {
+	_, err := os.Lstat(path)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s exists: name a directory that does not exist", dir)
+		return fmt.Errorf("%s exists: %s", path, remedy)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
 	return nil
 }
+
+// temporary returns the name under which Recover writes the data directory dir.
+func temporary(dir string) string { return filepath.Clean(dir) + ".tmp" }
 
 // Recover writes a new data directory with the state of o, for a new cluster
 // whose only member is the node of o. The new cluster has another id, so nodes
@@ -72,15 +86,17 @@ func (o *State) Recover(cfg RecoverConfig) (rec Recovery, err error) {
 		return rec, err
 	}
 	rec.Quarantine, rec.TokenEpoch = time.Duration(length), fsm.TokenEpoch(o.Machine.Token())
-	tmp := filepath.Clean(cfg.To) + ".tmp"
-	if err := os.RemoveAll(tmp); err != nil {
+	tmp := temporary(cfg.To)
+	// Mkdir fails if the directory exists. So if this recovery fails, it removes
+	// only what it has written.
+	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return rec, err
 	}
 	if err := o.write(tmp, rec); err != nil {
 		return rec, errors.Join(err, os.RemoveAll(tmp))
 	}
 	if err := os.Rename(tmp, cfg.To); err != nil {
-		return rec, err
+		return rec, errors.Join(err, os.RemoveAll(tmp))
 	}
 	return rec, syncDir(filepath.Dir(filepath.Clean(cfg.To)))
 }
