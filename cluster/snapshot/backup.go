@@ -38,9 +38,10 @@ type Backups struct {
 	machine *machine.Machine
 	log     hclog.Logger
 
-	mu   sync.Mutex
-	open map[string]*openBackup
-	last int
+	mu       sync.Mutex
+	open     map[string]*openBackup
+	starting int // number of backups whose clone is being made
+	last     int
 }
 
 // openBackup is a backup that is being streamed. The mutex reading is locked
@@ -66,13 +67,16 @@ func NewBackups(node string, m *machine.Machine, log hclog.Logger) *Backups {
 // The backup ends when ctx ends. spawn must start a goroutine for which the
 // node waits when it stops.
 func (b *Backups) Begin(ctx context.Context, spawn func(func())) (BackupInfo, error) {
+	if err := b.reserve(); err != nil {
+		return BackupInfo{}, err
+	}
+	// The clone needs the lock of the state machine, and mu must not be locked
+	// meanwhile, so that other backups continue.
 	clone := b.machine.Clone()
 	clone.ForBackup()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.open) >= maxBackups {
-		return BackupInfo{}, fmt.Errorf("this node is already streaming %d backups: try again later", len(b.open))
-	}
+	b.starting--
 	b.last++
 	id := fmt.Sprint(b.last)
 	r, w := io.Pipe()
@@ -95,6 +99,17 @@ func (b *Backups) Begin(ctx context.Context, spawn func(func())) (BackupInfo, er
 		}
 	})
 	return BackupInfo{ID: id, SnapshotHead: clone.Head(), Node: b.node, Keys: clone.Len()}, nil
+}
+
+// reserve counts a backup as starting, unless there are maxBackups backups.
+func (b *Backups) reserve() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.open) + b.starting; n >= maxBackups {
+		return fmt.Errorf("this node is already streaming %d backups: try again later", n)
+	}
+	b.starting++
+	return nil
 }
 
 func (b *Backups) forget(id string) *openBackup {
