@@ -352,8 +352,12 @@ type lockRecord struct {
 // LockRefusals counts the commands that did not get a lock because another owner
 // holds it, another client waits for it, or its delay has not ended.
 type LockRefusals struct {
-	Held     uint64 // commands that do not wait
-	TimedOut uint64 // commands that waited until their timeout
+	Held uint64 // commands that do not wait
+	// TimedOut counts the commands that waited and whose wait their node ended
+	// with UnwaitCommand: at the timeout or earlier, for example because of
+	// CLIENT UNBLOCK. A wait that ends because the client disconnects does not
+	// count.
+	TimedOut uint64
 }
 
 // maxKeptEvents is the largest capacity, in events, of a buffer that is used
@@ -387,8 +391,8 @@ func (c *Ctx) LockRefused() {
 	}
 }
 
-// lockTimedOut counts a waiter that is removed without being served, if it
-// waited for a lock.
+// lockTimedOut counts a waiter that UnwaitCommand removes without its being
+// served, if it waited for a lock: see LockRefusals.TimedOut.
 func (c *Ctx) lockTimedOut(n *waiter) {
 	if !n.served && n.forLock() {
 		c.m.lockRecord.refused.TimedOut++

@@ -183,7 +183,8 @@ var (
 	descLockRefused = prometheus.NewDesc("holdfast_locks_refused_total",
 		"Commands that got no lock in the terms in which this node led, because another owner held the lock, another "+
 			"client waited for it, or the lock delay was not over. By reason: held (the command did not wait), "+
-			"timeout (the command waited as long as it had asked for).",
+			"timeout (the command waited until its timeout, or its node ended the wait earlier, for example because "+
+			"of CLIENT UNBLOCK; a client that disconnects while it waits does not count).",
 		[]string{"reason"}, nil)
 	descEnded = prometheus.NewDesc("holdfast_locks_ended_total",
 		"Grants of locks that ended in the terms in which this node led, by how they ended: released, expired (while "+
