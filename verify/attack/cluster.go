@@ -278,15 +278,25 @@ func byAuthority(nodes []*node, all map[*node]state) []*node {
 }
 
 // members asks the nodes for the members of the cluster.
-func (c *cluster) members(ctx context.Context) (all []state, err error) {
+func (c *cluster) members(ctx context.Context) ([]state, error) {
 	live := c.live()
-	for _, n := range byAuthority(live, states(ctx, live)) {
-		var text string
-		if text, err = n.ask(ctx, 3*time.Second, "STATUS"); err == nil {
-			return all, json.Unmarshal([]byte(text), &all)
-		}
+	if len(live) == 0 {
+		return nil, errors.New("no node reports the members: no process runs, or all are paused")
 	}
-	return nil, fmt.Errorf("no node reports the members: %w", err)
+	var last error
+	for _, n := range byAuthority(live, states(ctx, live)) {
+		text, err := n.ask(ctx, 3*time.Second, "STATUS")
+		if err != nil {
+			last = err
+			continue
+		}
+		var all []state
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			return nil, fmt.Errorf("%s: members %.200q: %w", n.ID, text, err)
+		}
+		return all, nil
+	}
+	return nil, fmt.Errorf("no node reports the members: %w", last)
 }
 
 // remove removes a node from the cluster. It may need several attempts, because

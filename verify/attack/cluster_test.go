@@ -47,3 +47,12 @@ func TestFollowed(t *testing.T) {
 		}
 	}
 }
+
+// TestMembers_NoNode checks the error of members if no node is live.
+func TestMembers_NoNode(t *testing.T) {
+	c := &cluster{nodes: []*node{{Node: &process.Node{ID: "n1"}}}}
+	const want = "no node reports the members: no process runs, or all are paused"
+	if all, err := c.members(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("got the members %v and the error %v, want the error %q", all, err, want)
+	}
+}
