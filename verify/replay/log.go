@@ -37,13 +37,17 @@ type Log struct {
 // node makes when it starts. The directory remains usable, but its count of
 // starts grows by one.
 func ReadDir(dir, node, kind string) (log Log, err error) {
-	failed := make(chan error, 1)
 	s, err := storage.Open(storage.Config{Dir: dir, NodeID: node, LogKind: kind, Logger: hclog.NewNullLogger(),
-		Fatal: func(err error) { failed <- err }})
+		Fatal: func(error) {}}) // Err returns the failure
 	if err != nil {
 		return Log{}, fmt.Errorf("open the data of %s: %w", node, err)
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() {
+		err = errors.Join(err, s.Close())
+		if failed := s.Err(); failed != nil && !errors.Is(err, failed) {
+			err = errors.Join(err, fmt.Errorf("the storage of %s failed: %w", node, failed))
+		}
+	}()
 	log.Node = node
 	store := s.Log()
 	first, err := store.FirstIndex()
