@@ -23,6 +23,7 @@ type connection struct {
 	node    int  // the node to which the connection goes
 	monitor bool // true if the connection only asks the node for its state
 	cmds    []command
+	groups  int // number of groups of commands that the client has sent
 	got     int // number of replies that the client has read
 
 	answers []answer // replies in the recording, in order
@@ -72,6 +73,7 @@ func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan
 		for _, args := range cmds {
 			s.cmds = append(s.cmds, command{args, upto})
 		}
+		s.groups++
 		if err := c.Send(cmds...); err != nil {
 			return err
 		}
@@ -272,7 +274,7 @@ func (c *clientLoad) enter(node int, addr string, monitor bool, seed uint64, gro
 				if err = s.work(conn, rng, groups, c.stop); err == nil {
 					return
 				}
-				groups -= len(s.cmds)
+				groups -= s.groups
 			}
 			select { // wait, because the node may be dead or may know no leader
 			case <-c.stop:
