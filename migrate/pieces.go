@@ -97,7 +97,8 @@ func (p *pieces) add(name string, parts ...any) error {
 			n = len(s)
 		}
 		if n > p.to.maxBulk {
-			return refused(tooLarge(n, p.to.maxBulk))
+			return refused(fmt.Sprintf("an element of the value has %d bytes, and the cluster accepts %d", n,
+				p.to.maxBulk))
 		}
 		size += n
 	}

@@ -47,3 +47,16 @@ func TestTemporaryKey(t *testing.T) {
 		}
 	}
 }
+
+// TestPieces_LargeElement checks that an element that is larger than an argument
+// of a command may be is refused with its own size.
+func TestPieces_LargeElement(t *testing.T) {
+	p := &pieces{to: &target{maxBulk: 8}, key: "k"}
+	if err := p.add("HSET", "field", "12345678"); err != nil {
+		t.Errorf("an element of 8 bytes: %v", err)
+	}
+	const want = "an element of the value has 9 bytes, and the cluster accepts 8"
+	if err := p.add("HSET", "field", "123456789"); err == nil || err.Error() != want {
+		t.Errorf("an element of 9 bytes: got the error %v, want %q", err, want)
+	}
+}

@@ -272,7 +272,7 @@ func (s *scanner) item(kind byte, it *item) (err error) {
 	case err != nil:
 		return err
 	case !whole:
-		it.reason = tooLarge(s.size, s.keepLimit)
+		it.reason = tooLarge(s.size, "an import", s.keepLimit)
 	case it.reason == "":
 		it.payload = rdb.Seal(payload)
 	}
@@ -284,8 +284,10 @@ func (s *scanner) item(kind byte, it *item) (err error) {
 // than the largest argument of a command: see divided.
 const largestValue = 512 << 20
 
-func tooLarge(size, limit int) string {
-	return fmt.Sprintf("the value takes %d bytes in the format of DUMP, and the cluster accepts %d", size, limit)
+// tooLarge returns the reason why a value is not imported. by is the part that
+// does not accept values of more than limit bytes.
+func tooLarge(size int, by string, limit int) string {
+	return fmt.Sprintf("the value takes %d bytes in the format of DUMP, and %s accepts %d", size, by, limit)
 }
 
 // end compares the checksum and checks that nothing follows.

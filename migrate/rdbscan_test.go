@@ -68,7 +68,7 @@ func TestScan(t *testing.T) {
 	if got := items[2]; got.payload != nil || !strings.Contains(got.reason, "module of Redis (AAAAAAAAB)") {
 		t.Errorf("the key of a module has a payload, or lacks the reason with the module's name: %+v", got)
 	}
-	if got := items[3]; got.payload != nil || got.db != 3 || !strings.Contains(got.reason, "accepts 50") {
+	if got := items[3]; got.payload != nil || got.db != 3 || !strings.Contains(got.reason, "an import accepts 50") {
 		t.Errorf("the key with a long value is not as wanted: %+v", got)
 	}
 }

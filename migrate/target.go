@@ -112,7 +112,7 @@ func (t *target) write(ctx context.Context, db int, items []item, outcome func(i
 			outcome(it, res)
 			continue
 		case len(it.payload) > t.maxBulk:
-			outcome(it, result{skipped: tooLarge(len(it.payload), t.maxBulk)})
+			outcome(it, result{skipped: tooLarge(len(it.payload), "the cluster", t.maxBulk)})
 			continue
 		}
 		c := command("RESTORE", it.key, end, it.payload, "ABSTTL")
