@@ -150,6 +150,20 @@ const (
 	allPreviewed = 2 << 20
 )
 
+// cutText returns the longest beginning of text that has at most limit bytes
+// and does not end inside a UTF-8 character.
+func cutText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for i := limit; i > limit-utf8.UTFMax && i >= 0; i-- {
+		if utf8.RuneStart(text[i]) {
+			return text[:i]
+		}
+	}
+	return text[:limit] // not UTF-8
+}
+
 // preview returns the beginning of the elements in a reply to a command of
 // previewOf.
 func preview(typ string, reply any) string {
@@ -174,7 +188,7 @@ func preview(typ string, reply any) string {
 		}
 		fmt.Fprint(&b, e)
 	}
-	return b.String()[:min(b.Len(), previewBytes)]
+	return cutText(b.String(), previewBytes)
 }
 
 // describeKeys asks for the types, the times to live and the sizes of keys. It
@@ -237,7 +251,9 @@ func (d *Dashboard) describeKeys(ctx context.Context, conn *redis.Conn, user str
 			all[i].long = ask(p, command, name)
 		}
 		if all[i].typ.Val() == "string" && d.cfg.Permits(user, "GETRANGE", name, "0", "0") {
-			all[i].begin = p.GetRange(ctx, name, 0, previewBytes-1)
+			// The byte after the preview tells whether the preview ends inside a
+			// character.
+			all[i].begin = p.GetRange(ctx, name, 0, previewBytes)
 		}
 	}); err != nil {
 		return nil, err
@@ -264,7 +280,7 @@ func (d *Dashboard) describeKeys(ctx context.Context, conn *redis.Conn, user str
 		case a.elements != nil:
 			k.Preview = preview(k.Type, a.elements.Val())
 		case a.begin != nil:
-			k.Preview = a.begin.Val()
+			k.Preview = cutText(a.begin.Val(), previewBytes)
 			k.Denied = k.Denied || denied(a.begin.Err())
 		case k.Type == "string":
 			k.Denied = true
