@@ -130,6 +130,10 @@ type badRequest string
 
 func (e badRequest) Error() string { return string(e) }
 
+// throttled is the beginning of the reply with which a node refuses a login after
+// too many failed logins: see msgThrottled in package resp.
+const throttled = "ERR too many failed logins"
+
 // explain returns the status code and the answer for an error.
 func explain(err error) (code int, e apiError) {
 	e.Error = err.Error()
@@ -150,6 +154,8 @@ func explain(err error) (code int, e apiError) {
 	case word == "NOPERM":
 		e.Login = true
 		return http.StatusForbidden, e
+	case errors.As(err, &reply) && strings.HasPrefix(e.Error, throttled):
+		return http.StatusTooManyRequests, e
 	case errors.As(err, &reply) && word == "ERR":
 		return http.StatusBadRequest, e
 	case errors.As(err, &reply), errors.Is(err, errClosed), errors.Is(err, errBusy),
