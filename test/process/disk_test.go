@@ -39,9 +39,7 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 		{"ENOSPC on write", "pwrite64:error=ENOSPC", time.Second, "no space left on device"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := exec.LookPath("strace"); err != nil {
-				t.Skip("needs strace on the PATH to make a disk fail")
-			}
+			testutil.NeedProgram(t, testutil.RequireStrace, "strace")
 			c := startCluster(t, "--disk-stall-timeout", stallTimeout.String())
 			l := newLoad(t, "disk", each(6, c.Nodes)...)
 			l.progress(50)
@@ -51,7 +49,11 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 			begun := time.Now()
 			detach := attach(t, leader, "-e", "trace="+names, "-e", "inject="+tt.inject)
 			if detach == nil {
-				t.Skip("strace may not attach to a process here (needs root or kernel.yama.ptrace_scope 0)")
+				const why = "strace may not attach to a process here (needs root or kernel.yama.ptrace_scope 0)"
+				if testutil.Required(testutil.RequireStrace) {
+					t.Fatal(why)
+				}
+				t.Skip(why)
 			}
 			c.waitDiskFailure(l, leader, begun, tt.limit, tt.wantLog, detach)
 
