@@ -22,8 +22,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("parse: %v, %v, want %v", got, err, want)
 	}
 	for _, bad := range []string{"", "ERR\n", `"test","rps"` + "\n" + `"SET","fast"` + "\n"} {
-		if s, err := parse(bad); err == nil {
-			t.Errorf("parse(%q): %v, want an error", bad, s)
+		if s, err := parse(bad); err == nil || strings.Contains(err.Error(), "%!") {
+			t.Errorf("parse(%q): %v and the error %v, want a well-formed error", bad, s, err)
 		}
 	}
 }

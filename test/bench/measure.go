@@ -207,7 +207,7 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 func parse(text string) (s sample, err error) {
 	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || len(lines) != 2 {
-		return s, fmt.Errorf("redis-benchmark printed %q (%w)", text, err)
+		return s, fmt.Errorf("redis-benchmark printed %q: %d lines of CSV, want 2, error %v", text, len(lines), err)
 	}
 	for name, into := range map[string]*float64{"rps": &s.rps, "p50_latency_ms": &s.p50, "p99_latency_ms": &s.p99} {
 		i := slices.Index(lines[0], name)

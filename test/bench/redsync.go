@@ -39,7 +39,7 @@ var redsyncRelease = &cycle{sha: "e950836ed1e694540c503ef9972b8de518044d3b", loa
 		return fmt.Errorf("lock by redsync: %w", err)
 	}
 	if ok, err := m.Unlock(); !ok || err != nil {
-		return fmt.Errorf("unlock by redsync: released %v, error %w", ok, err)
+		return fmt.Errorf("unlock by redsync: released %v, error %v", ok, err)
 	}
 	return nil
 }}
@@ -69,7 +69,7 @@ func (l *lockBench) poll(ctx context.Context) (*span, error) {
 					return
 				}
 				if ok, err := m.UnlockContext(ctx); err != nil || !ok {
-					errs[i] = fmt.Errorf("unlock: %v, %w", ok, err)
+					errs[i] = fmt.Errorf("unlock: %v, error %v", ok, err)
 				}
 				s.counts[i]++
 				grants.Add(1)

@@ -58,20 +58,20 @@ func goRedis(ctx context.Context, a *arena) error {
 			return nil
 		})
 		if err != nil || cmds[1].(*goredis9.IntCmd).Val() != int64(i+1) {
-			return fmt.Errorf("MULTI %d: %v, %w", i, cmds, err)
+			return fmt.Errorf("MULTI %d: %v, error %v", i, cmds, err)
 		}
 		if n, err := cad.Run(ctx, c, []string{key}, i).Int(); err != nil || n != 0 {
-			return fmt.Errorf("script with a wrong token: %d, %w", n, err)
+			return fmt.Errorf("script with a wrong token: %d, error %v", n, err)
 		}
 		if n, err := cad.Run(ctx, c, []string{key}, i+1).Int(); err != nil || n != 1 {
-			return fmt.Errorf("script: %d, %w", n, err)
+			return fmt.Errorf("script: %d, error %v", n, err)
 		}
 		if err := c.Publish(ctx, "news", i).Err(); err != nil {
 			return err
 		}
 		msg, err := sub.ReceiveMessage(ctx)
 		if err != nil || msg.Payload != fmt.Sprint(i) {
-			return fmt.Errorf("message %d: %v, %w", i, msg, err)
+			return fmt.Errorf("message %d: %v, error %v", i, msg, err)
 		}
 	}
 	err := c.Watch(ctx, func(tx *goredis9.Tx) error {
@@ -140,10 +140,10 @@ func redsyncLock(rs *redsync.Redsync) func(ctx context.Context, worker int) (fun
 		}
 		return func() error {
 			if ok, err := m.ExtendContext(ctx); err != nil || !ok {
-				return fmt.Errorf("extend: %v, %w", ok, err)
+				return fmt.Errorf("extend: %v, error %v", ok, err)
 			}
 			if ok, err := m.UnlockContext(ctx); err != nil || !ok {
-				return fmt.Errorf("unlock: %v, %w", ok, err)
+				return fmt.Errorf("unlock: %v, error %v", ok, err)
 			}
 			return nil
 		}, nil
@@ -178,7 +178,7 @@ func bsmRedislock(ctx context.Context, a *arena) error {
 				return fmt.Errorf("refresh: %w", err)
 			}
 			if ttl, err := l.TTL(ctx); err != nil || ttl <= 20*time.Second {
-				return fmt.Errorf("ttl after refresh: %v, %w", ttl, err)
+				return fmt.Errorf("ttl after refresh: %v, error %v", ttl, err)
 			}
 			return l.Release(ctx)
 		}, nil
@@ -201,7 +201,7 @@ func redigoLock(ctx context.Context, a *arena) error {
 				return func() error {
 					defer c.Close()
 					if n, err := redis.Int(unlock.DoContext(ctx, c, "lock", worker)); err != nil || n != 1 {
-						return fmt.Errorf("%d, %w", n, err)
+						return fmt.Errorf("%d, error %v", n, err)
 					}
 					return nil
 				}, nil
@@ -220,10 +220,10 @@ func redigoLock(ctx context.Context, a *arena) error {
 	}
 	defer c.Close()
 	if n, err := redis.Int(c.Do("SETNX", "old", "100")); err != nil || n != 1 {
-		return fmt.Errorf("SETNX: %d, %w", n, err)
+		return fmt.Errorf("SETNX: %d, error %v", n, err)
 	}
 	if s, err := redis.String(c.Do("GETSET", "old", "200")); err != nil || s != "100" {
-		return fmt.Errorf("GETSET: %q, %w", s, err)
+		return fmt.Errorf("GETSET: %q, error %v", s, err)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 			}
 		}
 		if n, err := lua.Exec(ctx, c, []string{"n"}, []string{"2"}).AsInt64(); err != nil || n != int64(2*i+2) {
-			return fmt.Errorf("script: %d, %w", n, err)
+			return fmt.Errorf("script: %d, error %v", n, err)
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func (a *arena) program(ctx context.Context, name string, args ...string) error 
 		}
 	}
 	if err := cmd.Wait(); err != nil || len(said) == 0 || said[len(said)-1] != "ok" {
-		return fmt.Errorf("%s %v: %w\nprinted %q\n%s", name, args, err, said, problems.String())
+		return fmt.Errorf("%s %v: error %v\nprinted %q\n%s", name, args, err, said, problems.String())
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (o *otlpCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil || r.URL.Path != "/v1/traces" {
-		o.fault = fmt.Errorf("request to %s: %w", r.URL.Path, err)
+		o.fault = fmt.Errorf("request to %s, error %v", r.URL.Path, err)
 	}
 	for _, resource := range req.ResourceSpans {
 		node := ""

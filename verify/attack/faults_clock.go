@@ -55,7 +55,7 @@ func (s *injection) uptime(ctx context.Context, n *node) (time.Duration, error) 
 		Uptime float64 `json:"uptime_seconds"`
 	}
 	if err := json.Unmarshal([]byte(text), &st); err != nil || len(st) != 1 {
-		return 0, fmt.Errorf("%s: status %q: %w", n.ID, text, err)
+		return 0, fmt.Errorf("%s: status %q: want one node, error %v", n.ID, text, err)
 	}
 	return time.Duration(st[0].Uptime * float64(time.Second)), nil
 }

@@ -224,7 +224,7 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 	things.check(ctx, s)
 	for _, n := range s.c.nodes {
 		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", n.PID())); err != nil || exe != to {
-			return "", fmt.Errorf("%s runs %s: %w", n.ID, exe, err)
+			return "", fmt.Errorf("%s runs %q, want %q, error %v", n.ID, exe, to, err)
 		}
 	}
 	return fmt.Sprintf("all nodes run the other program; %s; %d values of all types are unchanged",

@@ -78,7 +78,7 @@ func (n *node) state(ctx context.Context) (state, error) {
 	}
 	var all []state
 	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 {
-		return state{}, fmt.Errorf("%s: status %q: %w", n.ID, text, err)
+		return state{}, fmt.Errorf("%s: status %q: want one node, error %v", n.ID, text, err)
 	}
 	return all[0], nil
 }
