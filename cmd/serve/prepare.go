@@ -40,7 +40,7 @@ func (o *options) prepare(log, scriptLog hclog.Logger, create bool, fatal func(e
 	if err := o.web.checkPprof(o.httpAddr); err != nil {
 		return p, err
 	}
-	if err := checkDescriptors(o.limits.MaxClients); err != nil {
+	if err := checkDescriptors(o.limits.MaxClients, o.web.maxConns); err != nil {
 		return p, err
 	}
 	if p.stores, err = o.tls.open(log); err != nil {
