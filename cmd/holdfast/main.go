@@ -99,7 +99,11 @@ and sets no flag is an error.`,
 	flags.SuggestCommands(root)
 	explainArgs(root)
 	flags.SuggestTopics(root)
-	return explainExclusion(root.ExecuteContext(ctx))
+	cmd, err := root.ExecuteContextC(ctx)
+	if err = explainExclusion(err); err != nil && cmd.CommandPath() == "holdfast verify" {
+		return verify.Undecided(errOut, err)
+	}
+	return err
 }
 
 // exclusion matches the error of cobra about two flags that exclude each other.

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
 // TestVariables_OfOthers checks that the program does not report variables that
@@ -97,5 +100,35 @@ func TestHelp(t *testing.T) {
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%q: %v, %s", typed, err, out.String())
 		}
+	}
+}
+
+// TestVerify_WrongFlags checks that verify ends with the exit code 2 for no
+// verdict if its flags are wrong. A script would take the code 1 for a
+// violation.
+func TestVerify_WrongFlags(t *testing.T) {
+	for _, tt := range []struct{ typed, env, want string }{
+		{"verify --duration soon", "", "--duration"},
+		{"verify --local --faults meteorite --epsiodes 1", "", "unknown flag --epsiodes"},
+		{"verify --local --addrs 127.0.0.1:1", "", "--addrs and --local exclude each other"},
+		{"verify now", "", `unexpected argument "now"`},
+		{"verify", "soon", "HOLDFAST_DURATION"},
+		{"verify --addrs nonsense", "", "--addrs"},
+	} {
+		t.Run(tt.typed, func(t *testing.T) {
+			if tt.env != "" {
+				t.Setenv("HOLDFAST_DURATION", tt.env)
+			}
+			var errOut strings.Builder
+			err := run(t.Context(), strings.Fields(tt.typed), io.Discard, &errOut)
+			var code terminal.ExitCode
+			if !errors.As(err, &code) || code != 2 {
+				t.Errorf("error %v, want the exit code 2", err)
+			}
+			if text := errOut.String(); !strings.HasPrefix(text, "holdfast: no verdict: ") ||
+				!strings.Contains(text, tt.want) {
+				t.Errorf("printed %q, want no verdict and %q", text, tt.want)
+			}
+		})
 	}
 }

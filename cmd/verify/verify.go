@@ -63,8 +63,8 @@ injects the faults of --faults. Then it starts the next cluster, until
 root, and some of them need strace. The report lists faults that cannot be
 injected here as not run.
 
-Exit codes: 0 no violation; 1 a guarantee was violated, or the flags could not
-be parsed and nothing was tested; 2 no verdict.`,
+Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict, for instance
+because the flags are wrong.`,
 		Example: `  holdfast verify --addrs 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 \
     --duration 60s --report verify.html
   holdfast verify --local --faults all --report verify.html
@@ -136,6 +136,17 @@ func run(ctx context.Context, o options, out, errOut io.Writer) error {
 	fmt.Fprintf(talk, "\nall guarantees held: %d commands, %d checks, no violation (seed %d)\n", r.Commands,
 		r.Checked, r.Seed)
 	return nil
+}
+
+// Undecided returns the exit code of an error of the command, and prints the
+// error if it has no exit code yet. Errors that cobra finds before it runs the
+// command, such as unknown flags, have none. Without Undecided, they would end
+// with the exit code of a violation.
+func Undecided(errOut io.Writer, err error) error {
+	if errors.As(err, new(terminal.ExitCode)) {
+		return err
+	}
+	return undecided(errOut, err)
 }
 
 func undecided(errOut io.Writer, err error) error {

@@ -224,8 +224,6 @@ func (c flagCases) words() []flagCase {
 		{"dev beyond the ports", nil, []string{"dev", "--base-port", "64000"}, []string{"--base-port 64000"}},
 		{"dev with stray argument", nil, []string{"dev", "up"}, []string{`"up"`, "--"}},
 		{"unknown subcommand of member", nil, []string{"member", "delete", "n2"}, []string{`unknown command "delete"`}},
-		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", process.Loopback(1)},
-			[]string{"addrs", "local"}},
 		{"member without name", nil, []string{"member", "remove"}, []string{"1 arg"}},
 	}
 }

@@ -104,6 +104,8 @@ func TestVerify_Unreachable(t *testing.T) {
 	for what, args := range map[string][]string{
 		"no server":        {"--addrs", process.Loopback(base), "--duration", "1s"},
 		"no address":       {"--addrs", "nonsense"},
+		"no duration":      {"--duration", "soon"},
+		"two clusters":     {"--local", "--addrs", process.Loopback(1)},
 		"no such fault":    {"--local", "--faults", "meteorite"},
 		"no such password": {"--addrs", process.Loopback(base), "--password", "x", "--duration", "1s"},
 	} {
