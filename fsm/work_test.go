@@ -109,6 +109,26 @@ func TestWork(t *testing.T) {
 	}
 }
 
+// TestWork_Invalid: a command with an invalid offset copies nothing, so that the
+// reply is about the offset even if --max-write-time is short.
+func TestWork_Invalid(t *testing.T) {
+	w := newMetered(t)
+	w.fill(100)
+	for _, words := range [][]string{
+		{"setrange", "s", "8388608", "x"}, {"setrange", "s", "-1", "x"}, {"setrange", "s", "8388607", ""},
+		{"setbit", "s", "67108864", "1"}, {"setbit", "s", "-1", "1"},
+		{"bitfield", "s", "set", "u8", "67108864", "1"}, {"bitfield", "s", "set", "u8", "60000000", "1", "set", "u65", "0", "1"},
+	} {
+		steps, err := w.m.GroupWork(w.group(words).Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps > 1000 {
+			t.Errorf("%q: %d steps estimated, want at most 1000", words, steps)
+		}
+	}
+}
+
 // TestWork_Repeated: a set that is named several times counts once.
 func TestWork_Repeated(t *testing.T) {
 	w := newMetered(t)

@@ -180,36 +180,33 @@ func appendWork(w *fsm.Weigher, args [][]byte) int {
 	return written(w, args[1], w.Size(args[1]).Bytes+len(args[2]))
 }
 
+// setrangeWork returns no work if an argument is invalid. The command then copies
+// nothing, and its reply must name the argument, not the limit on the time of a
+// write. The same applies to setbitWork and bitfieldWork.
 func setrangeWork(w *fsm.Weigher, args [][]byte) int {
-	offset, _ := number.ParseInt(args[2])
-	return written(w, args[1], cutOffset(offset)+len(args[3]))
+	offset, ok := number.ParseInt(args[2])
+	if !ok || len(args[3]) == 0 || offset < 0 || offset > fsm.MaxStringBytes-int64(len(args[3])) {
+		return 0
+	}
+	return written(w, args[1], int(offset)+len(args[3]))
 }
 
 func setbitWork(w *fsm.Weigher, args [][]byte) int {
-	offset, _ := number.ParseInt(args[2])
-	return written(w, args[1], cutOffset(offset/8)+1)
+	n, ok := bitOffset(args[2])
+	if !ok {
+		return 0
+	}
+	return written(w, args[1], n>>3+1)
 }
 
-// cutOffset limits an offset to the maximum length of a string.
-func cutOffset(offset int64) int { return int(min(max(offset, 0), fsm.MaxStringBytes)) }
-
 // bitfieldWork returns the work of a BITFIELD command, which follows from the
-// length of the string. It estimates this length from the offsets of SET and
-// INCRBY. An offset with # counts fields, which have at most 64 bits.
+// length of the string.
 func bitfieldWork(w *fsm.Weigher, args [][]byte) int {
-	end := 0
-	for i := 2; i+2 < len(args); i++ {
-		if !fsm.IsWord(args[i], "SET") && !fsm.IsWord(args[i], "INCRBY") {
-			continue
-		}
-		at, unit := args[i+2], int64(1)
-		if len(at) > 0 && at[0] == '#' {
-			at, unit = at[1:], 64
-		}
-		offset, _ := number.ParseInt(at)
-		end = max(end, cutOffset(min(max(offset, 0), math.MaxInt64/64)*unit/8)+9)
+	_, end, fail := parseBitOps(args)
+	if fail.IsError() {
+		return 0
 	}
-	return written(w, args[1], end)
+	return written(w, args[1], (end+7)/8)
 }
 
 func bitopWork(w *fsm.Weigher, args [][]byte) int {
