@@ -99,7 +99,7 @@ func TestDebugBundle(t *testing.T) {
 	args := []string{"debug", "bundle", n.Clients, "--password-file", password, "--http-token-file", token, "--profile",
 		"1s", "--log", log, "--log", filepath.Join(dir, "none"), "--log", n.LogFile}
 	o := invoke(t, nil, append(args, "-o", archive)...)
-	if o.code != 0 || !strings.Contains(o.out, "from 2 of 3 nodes") {
+	if o.code != 0 || !strings.Contains(o.out, "2 of 3 nodes answered") {
 		t.Fatalf("exit %d\n%s%s", o.code, o.out, o.errOut)
 	}
 	files := readBundle(t, archive)

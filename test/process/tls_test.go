@@ -237,7 +237,8 @@ func checkToolsWithTLS(t *testing.T, n *process.Node, withTLS []string) {
 	for _, more := range [][]string{nil, {"--http-token-file", token}, {"--http-token-file", token, "--http-no-tls"}} {
 		archive := filepath.Join(dir, fmt.Sprint(len(more))+".tar.gz")
 		args := append([]string{"debug", "bundle", n.Clients, "-o", archive}, withTLS...)
-		if o := invoke(t, nil, append(args, more...)...); o.code != 0 || !strings.Contains(o.out, "from 3 of 3 nodes") {
+		o := invoke(t, nil, append(args, more...)...)
+		if o.code != 0 || !strings.Contains(o.out, "3 of 3 nodes answered") {
 			t.Errorf("bundle: %+v", o)
 		}
 		if files := readBundle(t, archive); !strings.Contains(files["nodes/n3/metrics.txt"], "holdfast_ready") {
