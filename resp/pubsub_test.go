@@ -167,3 +167,41 @@ func TestPubSub_Missed(t *testing.T) {
 	tracker.want(">2\n$10\ninvalidate\n_")
 	plain.expect("GET k", "$-1")
 }
+
+// TestPubSub_LargeDeparture checks that the node accepts connections while it
+// removes a connection with many subscriptions. The test subscribes to more and
+// more channels until it has seen a connection that was served before all
+// subscriptions were removed.
+func TestPubSub_LargeDeparture(t *testing.T) {
+	s := serve(t, newFake(t))
+	watch := dial(t, s)
+	for n := 10_000; n <= 160_000; n *= 2 {
+		a := dial(t, s)
+		for from := 0; from < n; from += 1000 {
+			line := []string{"SUBSCRIBE"}
+			for i := range 1000 {
+				line = append(line, fmt.Sprint("channel:", from+i))
+			}
+			a.send(strings.Join(line, " "))
+			for range 1000 {
+				if _, err := a.reply(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := a.conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "the node to close the connection", func() bool {
+			return !strings.Contains(watch.do("CLIENT LIST TYPE pubsub"), "id=")
+		})
+		b := dial(t, s)
+		b.expect("PING", "+PONG")
+		left := watch.do("PUBSUB CHANNELS channel:*") != "*0\n"
+		testutil.Eventually(t, "the subscriptions to end", func() bool { return watch.do("PUBSUB CHANNELS channel:*") == "*0\n" })
+		if left {
+			return
+		}
+	}
+	t.Error("the node has accepted no connection before it had removed all subscriptions of another one")
+}

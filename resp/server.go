@@ -223,6 +223,10 @@ type processRun struct {
 	started time.Time
 }
 
+// maxDepartures is the largest number of goroutines that release what closed
+// connections hold: see depart.
+const maxDepartures = 16
+
 // lifecycle contains the state that the server needs in order to stop: see Stop
 // and Close.
 type lifecycle struct {
@@ -232,7 +236,8 @@ type lifecycle struct {
 	stop       context.CancelFunc
 	busy       atomic.Int64   // connections that are executing a pipeline
 	idle       chan struct{}  // capacity 1; signals that busy has reached 0 while closing is set
-	background sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run
+	background sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run, departures
+	departures chan struct{}  // contains an element for each goroutine of depart
 	// users waits for bootstrapUsers. The reads of bootstrapUsers end when a leader
 	// answers, after a few seconds, or when the cluster is closed.
 	users sync.WaitGroup
@@ -270,9 +275,12 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		clientMem: clientmem.New(cfg.Limits.ClientMemory), pushers: output.NewPushers(),
 		accounts: accounts{seed: seedOf(cmds.catalog, cfg.Users, cfg.RequirePass), log: aclLog{max: aclLogMax},
 			logins: guard.NewLoginThrottle(cfg.Limits.FailedLogins)},
-		port:         port{served: make(chan struct{}), released: make(chan struct{})},
-		run:          processRun{id: cfg.RunID, started: time.Now()},
-		life:         lifecycle{stopping: make(chan struct{}), idle: make(chan struct{}, 1)},
+		port: port{served: make(chan struct{}), released: make(chan struct{})},
+		run:  processRun{id: cfg.RunID, started: time.Now()},
+		life: lifecycle{
+			stopping: make(chan struct{}), idle: make(chan struct{}, 1),
+			departures: make(chan struct{}, maxDepartures),
+		},
 		maxEventWait: maxEventWait,
 		conns:        make(map[uint64]*conn),
 	}
@@ -493,12 +501,38 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 	s.mu.Lock()
 	delete(s.conns, c.id)
 	s.mu.Unlock()
-	s.hub.Leave(c.sub)
-	c.monitorEnd()
-	c.out.Close()
-	c.mem.End()
+	s.depart(c)
 	if err != nil {
 		s.log.Debug("connection ended", "client", c.id, "addr", rc.RemoteAddr(), "error", err)
+	}
+}
+
+// depart releases what a closed connection holds. redcon calls closed with the lock
+// with which it accepts connections, and it may take seconds to remove a connection
+// with 100,000 subscriptions. So depart does not wait for this, unless the limit
+// maxDepartures is reached: clients that subscribe faster than the node removes
+// their subscriptions must wait. The memory stays charged to the connection until
+// then.
+func (s *Server) depart(c *conn) {
+	release := func() {
+		s.hub.Leave(c.sub)
+		c.monitorEnd()
+		c.out.Close()
+		c.mem.End()
+	}
+	if !s.enter() {
+		release()
+		return
+	}
+	defer s.leave()
+	select {
+	case s.life.departures <- struct{}{}:
+		s.life.background.Go(func() {
+			defer func() { <-s.life.departures }()
+			release()
+		})
+	default:
+		release()
 	}
 }
 
