@@ -565,16 +565,22 @@ func (c *client) transaction(cmds ...[]string) (string, error) {
 	return string(reply), err
 }
 
-// must sends a command and returns its reply. It sends the command again while
-// there is no leader: the command was then not executed, and on a slow machine even
-// a large majority may have no leader for a while.
-func (c *client) must(t testing.TB, args ...string) string {
-	t.Helper()
+// retry sends a command. It sends the command again while there is no leader: the
+// command was then not executed, and on a slow machine even a large majority may
+// have no leader for a while.
+func (c *client) retry(args ...string) (string, error) {
 	deadline := time.Now().Add(waitLimit)
 	got, err := c.do(args...)
 	for errors.Is(err, outcome.ErrNoLeader) && time.Now().Before(deadline) {
 		got, err = c.do(args...)
 	}
+	return got, err
+}
+
+// must sends a command as retry does, and returns its reply.
+func (c *client) must(t testing.TB, args ...string) string {
+	t.Helper()
+	got, err := c.retry(args...)
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}

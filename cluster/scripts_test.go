@@ -272,7 +272,7 @@ func TestScripts_Time(t *testing.T) {
 			wg.Go(func() {
 				cl := c.client(id)
 				for range 5 {
-					if got, err := cl.do("EVAL", "INCR wrong\nspin", "0"); err != nil || !strings.HasPrefix(got, "-ERR script exceeded its time limit (30 ms)") {
+					if got, err := cl.retry("EVAL", "INCR wrong\nspin", "0"); err != nil || !strings.HasPrefix(got, "-ERR script exceeded its time limit (30 ms)") {
 						t.Errorf("a script that loops: %q, %v, want the error about the time limit", got, err)
 						return
 					}
