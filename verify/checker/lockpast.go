@@ -13,8 +13,12 @@ import (
 type LockPast struct {
 	Node, Lock string
 	Grants     []LockGrant // in the order of their tokens
-	// Gaps says that the node lacks a part of the history.
-	Gaps bool
+	// Gaps says that the node lacks a part of the history. GapEnd is the end of the
+	// last gap. It is not known if Removed is set, which says that the node has
+	// removed the beginning of the history.
+	Gaps, Removed bool
+	GapEnd        time.Duration
+	Until         time.Duration // time up to which the reply is complete
 	// From is the lowest token of a reply that contains the largest possible
 	// number of grants. It is 0 if the reply contains fewer.
 	From int64
@@ -63,7 +67,8 @@ const handOverWithin = time.Millisecond
 //   - If a client waited for an exclusive lock, it got the lock at the moment at
 //     which the previous grant ended.
 //
-// A node that reports a gap may lack grants. steady is the same as for
+// A node that reports a gap may lack the grants that ended by the end of the gap,
+// but no others: after the gap, the node knows who holds a lock. steady is the same as for
 // LockQueues; began is the wall clock at the start of h. The last rule is
 // checked only while the cluster was steady. It is not checked for a lock that
 // also had grants in another mode, for a node that reports a gap, nor if the
@@ -116,9 +121,28 @@ func (l *LockPast) find(token int64) *LockGrant {
 	return &l.Grants[i]
 }
 
-// lacks reports whether the node should report a grant and does not.
-func (l *LockPast) lacks(token int64) bool {
-	return !l.Gaps && token > l.From && l.find(token) == nil
+// lacks reports whether the node should report a grant and does not. held is a time
+// at which the owner had the lock, 0 if none is known.
+func (l *LockPast) lacks(token int64, held time.Duration) bool {
+	if token <= l.From || l.find(token) != nil {
+		return false
+	}
+	return !l.Gaps || !l.Removed && held > l.GapEnd && l.Until > l.GapEnd
+}
+
+// heldAt returns the last time at which an owner had the lock as far as the node
+// knows, or 0 if that is not known or if the wall clock of the cluster went back.
+func (l *LockPast) heldAt(g LockGrant) time.Duration {
+	if slices.ContainsFunc(l.Grants, func(g LockGrant) bool { return max(g.Acquired, g.Ended) > l.Until }) {
+		return 0
+	}
+	switch g.How {
+	case pastHeld:
+		return l.Until
+	case pastUnknown:
+		return 0
+	}
+	return g.Ended - time.Millisecond // the times are rounded to milliseconds
 }
 
 // equal compares the grants that each node reports with those of every other
@@ -134,7 +158,7 @@ func (p *lockPasts) equal(all []*LockPast) {
 			for _, b := range all {
 				o := b.find(g.Token)
 				switch {
-				case b.lacks(g.Token):
+				case b.lacks(g.Token, a.heldAt(g)):
 					p.say(a.Lock, "%s knows the grant %v, and %s does not", a.Node, g, b.Node)
 				case o == nil || a.Node >= b.Node: // each pair of nodes is compared once, in the order of their names
 				case !sameGrant(g, *o):
@@ -189,7 +213,7 @@ func (p *lockPasts) asSeen(past *LockPast, h LockHistory) {
 		granted[c.Token] = true
 		g := past.find(c.Token)
 		if g == nil {
-			if past.lacks(c.Token) {
+			if past.lacks(c.Token, 0) {
 				p.say(past.Lock, "%s does not know the grant of %v", past.Node, c)
 			}
 			continue
@@ -258,8 +282,12 @@ func (g LockGrant) String() string {
 func LockPastOf(node, lock string, reply respwire.Value) LockPast {
 	past := LockPast{Node: node, Lock: lock}
 	fields := fieldsOf(reply)
-	past.Gaps = len(fields["gaps"].Elems) > 0 || !fields["since-ms"].Null
 	millis := func(v respwire.Value) time.Duration { return time.Duration(v.Int) * time.Millisecond }
+	past.Removed, past.Until = !fields["since-ms"].Null, millis(fields["until-ms"])
+	past.Gaps = len(fields["gaps"].Elems) > 0 || past.Removed
+	for _, e := range fields["gaps"].Elems {
+		past.GapEnd = max(past.GapEnd, millis(fieldsOf(e)["to-ms"])+time.Millisecond)
+	}
 	for _, e := range fields["grants"].Elems {
 		g := fieldsOf(e)
 		past.Grants = append(past.Grants, LockGrant{Owner: g["owner"].Text, Token: g["token"].Int, Mode: lockModeOf(g),

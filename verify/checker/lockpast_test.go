@@ -33,8 +33,22 @@ func TestLockPasts(t *testing.T) {
 		{"as it was", func(_, _ *LockPast, _ *lockStory) {}, ""},
 		{"a node does not know a grant", func(_, n *LockPast, _ *lockStory) { n.Grants = n.Grants[:1] },
 			"n1 knows the grant token 2 of b"},
-		{"a node with a gap does not know a grant", func(_, n *LockPast, _ *lockStory) {
-			n.Grants, n.Gaps = n.Grants[:1], true
+		{"a node with a gap does not know a grant that ended in the gap", func(_, n *LockPast, _ *lockStory) {
+			n.Grants, n.Gaps, n.GapEnd = n.Grants[:1], true, pastBegan+millis(1300)
+		}, ""},
+		{"a node with a gap does not know a grant that ended after the gap", func(_, n *LockPast, _ *lockStory) {
+			n.Grants, n.Gaps, n.GapEnd = n.Grants[:1], true, pastBegan+millis(1000)
+		}, "n1 knows the grant token 2 of b"},
+		{"a node with a gap does not know a grant that has not ended", func(m, n *LockPast, _ *lockStory) {
+			m.Grants[1].How, m.Grants[1].Ended = pastHeld, 0
+			n.Grants, n.Gaps, n.GapEnd = n.Grants[:1], true, pastBegan+millis(1300)
+		}, "n1 knows the grant token 2 of b"},
+		{"a node was asked during the gap", func(m, n *LockPast, _ *lockStory) {
+			m.Grants[1].How, m.Grants[1].Ended = pastHeld, 0
+			n.Grants, n.Gaps, n.GapEnd, n.Until = n.Grants[:1], true, pastBegan+millis(1300), pastBegan+millis(1200)
+		}, ""},
+		{"a node that has removed a part of its history", func(_, n *LockPast, _ *lockStory) {
+			n.Grants, n.Gaps, n.Removed = n.Grants[:1], true, true
 		}, ""},
 		{"a node reports another end", func(_, n *LockPast, _ *lockStory) { n.Grants[1].Ended += time.Millisecond },
 			"n1 reports token 2"},
@@ -88,7 +102,8 @@ func TestLockPasts(t *testing.T) {
 		s := &lockStory{}
 		s.call("a", 0, 10, 1).step(LockRelease, 200, 210, true)
 		s.waits("b", 20, 210, 2)
-		pasts := []LockPast{{Node: "n1", Lock: "l"}, {Node: "n2", Lock: "l"}}
+		until := pastBegan + millis(5000)
+		pasts := []LockPast{{Node: "n1", Lock: "l", Until: until}, {Node: "n2", Lock: "l", Until: until}}
 		for i := range pasts {
 			pasts[i].Grants = []LockGrant{reported("a", 1, 5, 205, 0, pastReleased), reported("b", 2, 205, 1205, 180, pastExpired)}
 		}
@@ -116,7 +131,7 @@ func TestLockPastOf(t *testing.T) {
 	}
 	past := LockPastOf("n1", "l", v)
 	want := LockGrant{Owner: "a", Token: 7, Mode: LockMode{Shared: true}, How: pastHeld, Acquired: 5 * time.Millisecond}
-	if past.Gaps || len(past.Grants) != 1 || past.Grants[0] != want || past.From != 0 {
+	if past.Gaps || len(past.Grants) != 1 || past.Grants[0] != want || past.From != 0 || past.Until != millis(9) {
 		t.Errorf("%+v, want the grant %+v", past, want)
 	}
 	// A full reply may lack older grants, even if two of its grants are
