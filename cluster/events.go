@@ -149,12 +149,14 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 		}
 		led = err == nil
 	}
-	var now fsm.Clock
-	n.machine.View(func(m *fsm.Machine) { now = m.Clock() })
+	var state history.State
+	n.machine.View(func(m *fsm.Machine) {
+		state = history.State{Index: m.Applied(), Clock: m.Clock(), Holders: m.LockHolders(q.DB, q.Key)}
+	})
 	if led {
-		now.Lease = max(now.Lease, n.machine.Lease())
+		state.Clock.Lease = max(state.Clock.Lease, n.machine.Lease())
 	}
-	return n.history.Query(ctx, q, now)
+	return n.history.Query(ctx, q, state)
 }
 
 // awaitLeader waits up to limit until this node knows the leader, and reports

@@ -399,6 +399,41 @@ func (m *Machine) LockCounts() (held, waiting int) {
 	return held, m.waits.locks
 }
 
+// LockHolder is an owner that holds a lock.
+type LockHolder struct {
+	Token  Pos
+	Owner  string
+	Shared bool   // SHARED or LIMIT
+	Limit  int    // LIMIT, else 0
+	Grant  *Grant // nil if LOCK ACQUIRE did not make the grant
+}
+
+// LockHolders returns the owners that hold the lock of a key, in the order of their
+// tokens. They are the owners whose grants have an event LockGranted, and no event
+// LockEnded yet. It takes time in proportion to their number, which is at most
+// keyspace.MaxHolders.
+func (m *Machine) LockHolders(db int, key string) (all []LockHolder) {
+	o := m.dbs[db].Get([]byte(key))
+	switch {
+	case o == nil:
+	case o.Granted || o.Mark == keyspace.IsLock:
+		h := LockHolder{Token: o.Token, Owner: o.Str}
+		if o.Granted {
+			h.Grant = m.locks.find(db, o.Token)
+		}
+		all = append(all, h)
+	case o.Type == keyspace.TypeLock:
+		o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
+			all = append(all, LockHolder{
+				Token: h.Token, Owner: h.Owner, Shared: true, Limit: o.Coll.Lock.Limit,
+				Grant: m.locks.find(db, h.Token),
+			})
+			return true
+		})
+	}
+	return all
+}
+
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 

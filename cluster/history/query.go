@@ -1,9 +1,9 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -58,12 +58,23 @@ type Query struct {
 	Count    int // largest number of grants, at most MaxCount
 }
 
+// State is what a query needs to know about the state of the node.
+type State struct {
+	Index uint64 // log index of the last entry that has changed the state
+	Clock fsm.Clock
+	// Holders are the owners that hold the lock. They complete the answer if the
+	// node got a snapshot in place of the entries with their grants, and if a
+	// restore has brought back their grants.
+	Holders []fsm.LockHolder
+}
+
 // Answer is the answer to a query.
 type Answer struct {
 	// Grants are the grants of the lock, the newest first. If several owners share
 	// the lock, each of them has a grant.
 	Grants []Grant
-	// Gaps are the gaps that overlap the times of the query, the newest first.
+	// Gaps are the gaps in which grants may have begun or ended that were held at
+	// the times of the query, the newest first.
 	Gaps []Gap
 	// Since is the time on the wall clock, in microseconds, before which the
 	// history was removed. It is 0 if nothing was removed.
@@ -77,8 +88,9 @@ type Answer struct {
 type Grant struct {
 	Token fsm.Pos
 	Owner string
-	// Known says whether the beginning of the grant is in the history. If it is
-	// not, only Token, Owner and the fields of the end are set.
+	// Known says whether the beginning of the grant is known. If it is not, only
+	// Token, Owner and the fields of the end are set, and Shared and Limit if the
+	// grant has not ended.
 	Known bool
 	fsm.LockClient
 	Meta   string
@@ -103,11 +115,11 @@ type Gap struct {
 	From, To int64 // wall clock in microseconds; From is 0 if it is not known
 }
 
-// Query answers a query from the events of all entries up to the last one that
-// was passed to Applied. now is the clock after that entry or after a later
-// one. Query returns ErrBusy if it has not finished after searchTime, because
-// too many other queries run or because there is too much to search.
-func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, error) {
+// Query answers a query from the events of all entries up to the last one that was
+// passed to Applied, and from the state after that entry or after a later one.
+// Query returns ErrBusy if it has not finished after searchTime, because too many
+// other queries run or because there is too much to search.
+func (s *Store) Query(ctx context.Context, q Query, state State) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, searchTime, ErrBusy)
 	defer cancel()
 	select {
@@ -125,57 +137,75 @@ func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, erro
 		marks = append(slices.Clip(marks), *s.unwritten)
 	}
 	s.index.RUnlock()
-	w := &walk{query: q, db: q.DB, now: now, marks: marks, ends: make(map[fsm.Pos]*ending),
-		back: make(map[fsm.Pos]int)}
-	answer := Answer{Until: now.Wall, Gaps: gapsIn(marks, q)}
+	w := newWalk(q, state, marks)
+	answer := Answer{Until: state.Clock.Wall, Gaps: gapsIn(marks, q)}
 	if len(segments) > 0 && (segments[0].number > 1 || horizon > 0) {
 		answer.Since = segments[0].wall
 		if horizon > 0 && len(marks) > 0 {
 			answer.Since = max(answer.Since, marks[0].clock.Wall)
 		}
+		w.removed = true
 	}
-	hash := keyHash(q.Key)
+	if err := s.search(ctx, w, segments, horizon); err != nil {
+		return Answer{}, err
+	}
+	w.rest()
+	w.addHolders()
+	answer.Grants = w.found[:min(len(w.found), q.Count)]
+	return answer, nil
+}
+
+// search passes the frames with the key of a query to w, from the newest to the
+// oldest, until the walk is complete. horizon is Store.horizon.
+func (s *Store) search(ctx context.Context, w *walk, segments []*segment, horizon uint64) error {
+	hash := keyHash(w.query.Key)
 	for _, g := range slices.Backward(segments) {
 		s.index.RLock()
 		offsets := g.frames(hash)
 		s.index.RUnlock()
 		for _, offset := range slices.Backward(offsets) {
 			if ctx.Err() != nil {
-				return Answer{}, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 			s.index.RLock()
 			f, err := g.read(offset)
 			s.index.RUnlock()
 			if errors.Is(err, os.ErrClosed) { // it was the oldest segment, and was removed meanwhile
-				w.rest()
-				answer.Grants = w.found
-				return answer, nil
+				return nil
 			}
 			if err != nil {
-				return Answer{}, err
+				return err
 			}
 			if f.index <= horizon {
-				w.rest()
-				answer.Grants = w.found
-				return answer, nil
+				return nil
 			}
 			if w.frame(&f) {
-				answer.Grants = w.found
-				return answer, nil
+				return nil
 			}
 		}
 	}
-	w.rest()
-	answer.Grants = w.found
-	return answer, nil
+	return nil
 }
 
 // gapsIn returns the gaps that overlap the times of a query, the newest first,
-// but at most maxGaps.
+// but at most maxGaps. If there is a gap after these times, gapsIn also returns the
+// last gap before them: a grant that began in the earlier gap and ended in the
+// later one is not in the history, and may have been held between them.
 func gapsIn(marks []mark, q Query) (gaps []Gap) {
+	later := false
 	for _, m := range slices.Backward(marks) {
-		if m.Kind == kindGap && m.gap.wall <= q.To && m.clock.Wall >= q.From && len(gaps) < maxGaps {
-			gaps = append(gaps, Gap{m.gap.wall, m.clock.Wall})
+		switch {
+		case m.Kind != kindGap:
+			continue
+		case m.gap.wall > q.To:
+			later = true
+			continue
+		case m.clock.Wall < q.From && !later:
+			return gaps
+		}
+		gaps = append(gaps, Gap{m.gap.wall, m.clock.Wall})
+		if m.clock.Wall < q.From || len(gaps) == maxGaps {
+			return gaps
 		}
 	}
 	return gaps
@@ -184,13 +214,12 @@ func gapsIn(marks []mark, q Query) (gaps []Gap) {
 // walk goes through the history of a key, from its end to its beginning.
 type walk struct {
 	query Query
-	now   fsm.Clock
+	state State
 	db    int    // the database that had the key at the current position
 	marks []mark // marks before the current position
 
 	ends     map[fsm.Pos]*ending // ends of grants whose beginning has not been found yet
 	all      *ending             // the first event after the current position that ends all grants of the database
-	seen     int                 // number of ends that the walk has passed
 	gap      bool                // there is a gap after the current position
 	newer    bool                // there is a grant after the current position
 	replaced bool                // one of the grants after the current position is not shared
@@ -199,13 +228,38 @@ type walk struct {
 	// beginning has not been found yet. It maps their tokens to their positions in
 	// found.
 	back map[fsm.Pos]int
+
+	// holders contains the elements of state.Holders whose beginning has not been
+	// found yet. It is nil if the holders are not known: see newWalk.
+	holders  map[fsm.Pos]*fsm.LockHolder
+	gapEnd   int64 // end of the first gap that the walk has passed, 0 if it has passed none
+	gapBegin int64 // begin of the last gap that the walk has passed
+	restored bool  // there is a restore after the current position
+	removed  bool  // the beginning of the history was removed
+}
+
+// newWalk returns a walk that has not begun. The holders of the state are known
+// only if no gap, restore or other mark follows the entry of the state. Otherwise,
+// a holder may have lost the lock without an event of its own.
+func newWalk(q Query, state State, marks []mark) *walk {
+	w := &walk{
+		query: q, db: q.DB, state: state, marks: marks, ends: make(map[fsm.Pos]*ending), back: make(map[fsm.Pos]int),
+	}
+	if len(marks) > 0 && marks[len(marks)-1].index > state.Index {
+		return w
+	}
+	w.holders = make(map[fsm.Pos]*fsm.LockHolder, len(state.Holders))
+	for i := range state.Holders {
+		h := &state.Holders[i]
+		w.holders[h.Token] = h
+	}
+	return w
 }
 
 // ending is the end of a grant.
 type ending struct {
 	fsm.LockEvent
 	clock fsm.Clock
-	order int // position among the ends, in the order of the walk
 }
 
 // frame handles the events of a frame, from the last one to the first. It
@@ -218,8 +272,10 @@ func (w *walk) frame(f *frame) (done bool) {
 		}
 		switch e.Kind {
 		case fsm.LockEnded:
-			w.seen++
-			w.ends[e.Token] = &ending{copied(e.LockEvent), f.clock, w.seen}
+			if f.index > w.state.Index {
+				delete(w.holders, e.Token)
+			}
+			w.ends[e.Token] = &ending{copied(e.LockEvent), f.clock}
 		case fsm.LockGranted:
 			if w.granted(&e, f.clock) {
 				return true
@@ -239,17 +295,21 @@ func (w *walk) to(p position) {
 		w.marks = w.marks[:len(w.marks)-1]
 		switch {
 		case m.Kind == kindGap:
-			w.gap, w.all = true, nil // a grant before the gap may have ended in it
+			if !w.gap {
+				w.gapEnd = m.clock.Wall
+			}
+			w.gap, w.all, w.gapBegin = true, nil, m.gap.wall // a grant before the gap may have ended in it
 		case m.Kind == fsm.LocksSwapped && m.DB == w.db:
 			w.db = m.With
 		case m.Kind == fsm.LocksSwapped && m.With == w.db:
 			w.db = m.DB
 		case m.Kind == fsm.LocksFlushed && m.DB == w.db:
-			w.all = &ending{fsm.LockEvent{How: fsm.LockFlushed}, m.clock, 0}
+			w.all = &ending{fsm.LockEvent{How: fsm.LockFlushed}, m.clock}
 		case m.Kind == fsm.LocksReplaced:
 			// The ends that are left in w.ends belong to grants of locks that
 			// the backup contained. The same grants may have another end before
 			// the restore, so w.ends must be empty when the walk continues.
+			w.restored = true
 			w.rest()
 			clear(w.ends)
 			for i, g := range w.found {
@@ -257,7 +317,7 @@ func (w *walk) to(p position) {
 					w.back[g.Token] = i
 				}
 			}
-			w.all = &ending{fsm.LockEvent{How: fsm.LockReplaced}, m.clock, 0}
+			w.all = &ending{fsm.LockEvent{How: fsm.LockReplaced}, m.clock}
 		}
 	}
 }
@@ -279,7 +339,15 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	if len(w.found) >= w.query.Count {
 		return len(w.back) == 0
 	}
+	_, holds := w.holders[e.Token]
+	delete(w.holders, e.Token)
+	last := int64(math.MaxInt64) // the latest time at which the grant can have ended
 	switch {
+	case holds: // an event of the end can only be one before a restore
+		g.How = StillHeld
+		if !w.restored { // a restore may have moved the lease clock
+			g.Held = max(w.state.Clock.Lease-begun, 0)
+		}
 	case end == nil && w.all != nil:
 		end = w.all
 		fallthrough
@@ -288,11 +356,18 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 		g.Held = max(end.clock.Lease-begun, 0)
 	case w.gap || w.replaced || w.newer && !g.Shared:
 		g.How = Unknown
+		if w.gap && w.holders != nil {
+			// The owner no longer holds the lock, and there is no event of
+			// the end, so the end is in a gap.
+			last = w.gapEnd
+		}
 	default:
-		g.How, g.Held = StillHeld, max(w.now.Lease-begun, 0)
+		g.How, g.Held = StillHeld, max(w.state.Clock.Lease-begun, 0)
 	}
 	w.newer, w.replaced = true, w.replaced || !g.Shared
-	w.add(g, e)
+	if last >= w.query.From {
+		w.add(g, e)
+	}
 	// The walk may stop here if all earlier grants ended before From. A grant
 	// that is not shared begins only when no other grant of the key is left.
 	// And if w.ends is empty, no earlier grant ended after this one began.
@@ -351,22 +426,36 @@ func copied(e fsm.LockEvent) fsm.LockEvent {
 	return e
 }
 
-// rest adds the grants whose ends the walk has passed, and whose beginnings it
-// has not found. It is called at the beginning of the history and at a restore.
-// These grants began earlier, or came with the backup.
+// rest adds the grants whose ends the walk has passed, and whose beginnings it has
+// not found. It is called at a restore, and when the walk is complete. These grants
+// began in a gap or in a part of the history that was removed, or came with the
+// backup. Or the walk ended before their beginning: then they are behind the grants
+// for which the answer has room.
 func (w *walk) rest() {
-	ends := make([]*ending, 0, len(w.ends))
 	for _, e := range w.ends {
-		ends = append(ends, e)
-	}
-	slices.SortFunc(ends, func(a, b *ending) int { return cmp.Compare(a.order, b.order) })
-	for _, e := range ends {
-		g := Grant{Token: e.Token, Held: -1}
-		g.ends(e)
 		// A grant in w.back is already in the answer, because it ended again after
 		// a restore had brought it back.
-		if _, found := w.back[e.Token]; !found && len(w.found) < w.query.Count {
-			w.add(g, &event{LockEvent: fsm.LockEvent{Owner: e.Owner}})
+		_, found := w.back[e.Token]
+		if found || w.earliest(e.Token) > w.query.To || e.clock.Wall < w.query.From {
+			continue
+		}
+		g := Grant{Token: e.Token, Owner: e.Owner, Held: -1}
+		g.ends(e)
+		w.insert(g)
+	}
+}
+
+// insert adds a grant whose place in the walk is not known. The grants are in the
+// order of their tokens, except those that a restore has brought back.
+func (w *walk) insert(g Grant) {
+	at := slices.IndexFunc(w.found, func(o Grant) bool { return o.Token < g.Token })
+	if at < 0 {
+		at = len(w.found)
+	}
+	w.found = slices.Insert(w.found, at, g)
+	for token, i := range w.back {
+		if i >= at {
+			w.back[token] = i + 1
 		}
 	}
 }

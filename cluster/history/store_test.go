@@ -26,6 +26,7 @@ type log struct {
 	cfg     Config
 	text    *bytes.Buffer
 	entries []*fsm.Result
+	holders map[string][]fsm.LockHolder // by key; nil if a query gets no holders of the state
 }
 
 func newLog(t testing.TB, size int64) *log {
@@ -93,7 +94,11 @@ func (l *log) query(q Query) Answer {
 	if q.To == 0 {
 		q.To = math.MaxInt64
 	}
-	a, err := l.s.Query(l.t.Context(), q, clockAt(uint64(len(l.entries))))
+	state := State{Clock: clockAt(uint64(len(l.entries)))}
+	if l.holders != nil {
+		state.Index, state.Holders = uint64(len(l.entries)), l.holders[q.Key]
+	}
+	a, err := l.s.Query(l.t.Context(), q, state)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func millis(us int64) fsm.Reply {
 func grant(g *history.Grant) fsm.Reply {
 	mode, waited, held := fsm.Null, fsm.Null, fsm.Null
 	switch {
-	case !g.Known:
+	case !g.Known && g.How != history.StillHeld:
 	case g.Limit > 0:
 		mode = fsm.Bulk("limit")
 	case g.Shared:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
@@ -188,6 +189,62 @@ func TestLock_HistoryTorn(t *testing.T) {
 	if got := do(t, victim, "LOCK", "HISTORY", "lock"); !strings.Contains(got, "keeps no history") {
 		t.Errorf("LOCK HISTORY without a history: %s", got)
 	}
+}
+
+// TestLock_HistoryGap checks a node that gets a snapshot in place of the entries
+// with grants. Its history must contain the grants that had not ended by then.
+func TestLock_HistoryGap(t *testing.T) {
+	c := startCluster(t, "--trailing-bytes", "1", "--snapshot-bytes", "1gb")
+	victim := c.others(c.leader())[0]
+	rest := c.others(victim)
+	want(t, rest[0], "OK", "SET", "lock", "a", "NX", "PX", "600000")
+	c.settled()
+	kill(t, victim)
+	count := func(n int) {
+		t.Helper()
+		for range n {
+			if got := do(t, rest[0], "INCR", "n"); !strings.HasPrefix(got, "(integer) ") {
+				t.Fatalf("INCR: %s", got)
+			}
+		}
+	}
+	count(10) // the leader tries to send the first entries to the victim, and may keep them in memory
+	want(t, rest[0], "(integer) 1", "DELIFEQ", "lock", "a")
+	want(t, rest[0], "OK", "SET", "lock", "b", "NX", "PX", "600000")
+	got := do(t, rest[0], "LOCK", "ACQUIRE", "other", "c", "PX", "600000", "META", "m")
+	if !strings.HasPrefix(got, "(integer) ") {
+		t.Fatalf("LOCK ACQUIRE: %s", got)
+	}
+	count(100) // more entries than a node keeps after a snapshot
+	for _, n := range rest {
+		want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
+	}
+	start(t, victim)
+	c.settled()
+	check := func(end string) {
+		t.Helper()
+		h := lockHistory(t, victim, "lock")
+		if got := hows(h.Grants); got != "a unknown, b "+end || len(h.Gaps) != 1 {
+			t.Errorf("history %s, gaps %v, want that of a and b, and one gap", got, h.Gaps)
+		}
+		now := lockHistory(t, victim, "lock", "--at", time.Now().UTC().Format(time.RFC3339Nano))
+		if got := hows(now.Grants); got != "b "+end && end == "held" || len(now.Gaps) != 0 {
+			t.Errorf("the present owner is %s, gaps %v, want b", got, now.Gaps)
+		}
+	}
+	check("held")
+	all, known := lockHistory(t, victim, "other").Grants, lockHistory(t, rest[0], "other").Grants
+	if len(all) != 1 || all[0].How != "held" || all[0].Meta != "m" || all[0].Acquired == 0 ||
+		all[0].Acquired != known[0].Acquired {
+		t.Errorf("history of the lock of LOCK ACQUIRE: %+v, other nodes: %+v", all, known)
+	}
+	kill(t, victim)
+	start(t, victim)
+	c.settled()
+	check("held")
+	want(t, rest[0], "(integer) 1", "DELIFEQ", "lock", "b")
+	c.settled()
+	check("released")
 }
 
 // TestLock_HistoryOfUser runs scripts of lock libraries as a user with ACL
