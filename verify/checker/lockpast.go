@@ -68,7 +68,8 @@ const handOverWithin = time.Millisecond
 //     which the previous grant ended.
 //
 // A node that reports a gap may lack the grants that ended by the end of the gap,
-// but no others: after the gap, the node knows who holds a lock. steady is the same as for
+// but no others: after the gap, the node knows who holds a lock. This is not checked
+// if the wall clock of the cluster went back. steady is the same as for
 // LockQueues; began is the wall clock at the start of h. The last rule is
 // checked only while the cluster was steady. It is not checked for a lock that
 // also had grants in another mode, for a node that reports a gap, nor if the
@@ -87,6 +88,7 @@ func LockPasts(h LockHistory, pasts []LockPast, began time.Duration, steady *Hea
 		}
 		byLock[past.Lock] = append(byLock[past.Lock], past)
 		checked += len(past.Grants)
+		p.wentBack = p.wentBack || past.wentBack()
 	}
 	for _, lock := range locks {
 		all := byLock[lock]
@@ -103,7 +105,9 @@ type lockPasts struct {
 	steady *Health
 	began  time.Duration
 	owners map[string][]*LockCall
-	bad    []Violation
+	// wentBack says that the wall clock of the cluster went back.
+	wentBack bool
+	bad      []Violation
 }
 
 func (p *lockPasts) say(lock, format string, args ...any) {
@@ -131,11 +135,8 @@ func (l *LockPast) lacks(token int64, held time.Duration) bool {
 }
 
 // heldAt returns the last time at which an owner had the lock as far as the node
-// knows, or 0 if that is not known or if the wall clock of the cluster went back.
+// knows, or 0 if that is not known.
 func (l *LockPast) heldAt(g LockGrant) time.Duration {
-	if slices.ContainsFunc(l.Grants, func(g LockGrant) bool { return max(g.Acquired, g.Ended) > l.Until }) {
-		return 0
-	}
 	switch g.How {
 	case pastHeld:
 		return l.Until
@@ -143,6 +144,30 @@ func (l *LockPast) heldAt(g LockGrant) time.Duration {
 		return 0
 	}
 	return g.Ended - time.Millisecond // the times are rounded to milliseconds
+}
+
+// wentBack reports whether the times of the grants show that the wall clock of the
+// cluster went back. Such times do not tell in which order things happened.
+func (l *LockPast) wentBack() bool {
+	latest := time.Duration(0)
+	for _, g := range l.Grants {
+		if g.Acquired == 0 {
+			continue
+		}
+		if g.Acquired < latest || g.Ended != 0 && g.Ended < g.Acquired || max(g.Acquired, g.Ended) > l.Until {
+			return true
+		}
+		latest = g.Acquired
+	}
+	return false
+}
+
+// heldAt is like LockPast.heldAt. It returns 0 if the wall clock went back.
+func (p *lockPasts) heldAt(l *LockPast, g LockGrant) time.Duration {
+	if p.wentBack {
+		return 0
+	}
+	return l.heldAt(g)
 }
 
 // equal compares the grants that each node reports with those of every other
@@ -158,7 +183,7 @@ func (p *lockPasts) equal(all []*LockPast) {
 			for _, b := range all {
 				o := b.find(g.Token)
 				switch {
-				case b.lacks(g.Token, a.heldAt(g)):
+				case b.lacks(g.Token, p.heldAt(a, g)):
 					p.say(a.Lock, "%s knows the grant %v, and %s does not", a.Node, g, b.Node)
 				case o == nil || a.Node >= b.Node: // each pair of nodes is compared once, in the order of their names
 				case !sameGrant(g, *o):

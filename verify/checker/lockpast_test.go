@@ -43,6 +43,10 @@ func TestLockPasts(t *testing.T) {
 			m.Grants[1].How, m.Grants[1].Ended = pastHeld, 0
 			n.Grants, n.Gaps, n.GapEnd = n.Grants[:1], true, pastBegan+millis(1300)
 		}, "n1 knows the grant token 2 of b"},
+		{"a gap before which the wall clock went back", func(m, n *LockPast, _ *lockStory) {
+			n.Grants, n.Gaps, n.GapEnd = n.Grants[:1], true, pastBegan+millis(1000)
+			m.Grants = append(m.Grants, reported("b", 3, 100, 150, 0, pastExpired))
+		}, ""},
 		{"a node was asked during the gap", func(m, n *LockPast, _ *lockStory) {
 			m.Grants[1].How, m.Grants[1].Ended = pastHeld, 0
 			n.Grants, n.Gaps, n.GapEnd, n.Until = n.Grants[:1], true, pastBegan+millis(1300), pastBegan+millis(1200)
