@@ -138,7 +138,10 @@ func (c memberChange) apply(ctx context.Context, addr string, login *client.Logi
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("not done within --timeout: %w", err)
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return "", fmt.Errorf("not done within --timeout: %w", err)
+			}
+			return "", fmt.Errorf("interrupted: %w", err)
 		case <-wait.C:
 		}
 	}
