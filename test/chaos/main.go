@@ -26,6 +26,25 @@ type options struct {
 	limit                              time.Duration
 }
 
+// repeat returns the command that runs the same episodes again.
+func (o *options) repeat() string {
+	if o.old != "" {
+		return fmt.Sprintf("make upgrade-test SEED=%d UPGRADES=%d, with the same OLD", o.seed, o.episodes)
+	}
+	command := fmt.Sprintf("make chaos SEED=%d EPISODES=%d FAULTS='%s'", o.seed, o.episodes, o.faults)
+	var more []string
+	if o.steps != 0 {
+		more = append(more, fmt.Sprintf("-steps %d", o.steps))
+	}
+	if !o.controls {
+		more = append(more, "-controls=false")
+	}
+	if len(more) > 0 {
+		command += fmt.Sprintf(" CHAOS='%s'", strings.Join(more, " "))
+	}
+	return command
+}
+
 func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "", "holdfast binary (default: built from this tree)")
@@ -107,8 +126,7 @@ func run(ctx context.Context, o options) error {
 	if o.library {
 		cfg.Beside = withLibrary
 	}
-	fmt.Printf("seed %d; to repeat it: make chaos SEED=%d EPISODES=%d FAULTS='%s'\n", o.seed, o.seed,
-		o.episodes, o.faults)
+	fmt.Printf("seed %d; to repeat it: %s\n", o.seed, o.repeat())
 	report, err := attack.Run(ctx, cfg)
 	if err != nil {
 		return err
