@@ -17,6 +17,8 @@ lock = client.lock("recipe:py-lock", timeout=TTL, blocking_timeout=20)
 if not lock.acquire():
     sys.exit("the lock is taken")
 try:
+    # The fencing token of the lock: send it with each write to what the lock protects.
+    token = client.execute_command("LOCK", "TOKEN", "recipe:py-lock")
     print("half", flush=True)
     for _ in range(4):
         time.sleep(TTL / 4)          # the work
@@ -24,6 +26,7 @@ try:
         other = client.set("recipe:py-lock", "somebody else", nx=True, ex=TTL)
         assert other is None, "a second owner"
         assert lock.owned()
+        assert client.execute_command("LOCK", "CHECK", "recipe:py-lock", token) == 1
 finally:
     lock.release()  # compare-and-delete: deletes the lock only if this client still owns it
 assert client.get("recipe:py-lock") is None

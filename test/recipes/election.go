@@ -13,10 +13,12 @@ import (
 // page: begin
 
 // campaign calls lead whenever this process is elected. The context of lead
-// ends when the process stops being the leader. campaign returns when ctx ends,
-// or when lead returns while the process leads.
+// ends when the process stops being the leader. lead gets the fencing token of the
+// election, which is higher than those of all earlier leaders, and sends it with
+// each of its writes. campaign returns when ctx ends, or when lead returns while the
+// process leads.
 func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duration,
-	lead func(ctx context.Context) error) error {
+	lead func(ctx context.Context, fence int64) error) error {
 	for {
 		l, err := acquire(ctx, c, key, ttl)
 		if err != nil {
@@ -28,7 +30,7 @@ func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duratio
 			}
 			continue
 		}
-		err = l.keep(ctx, ttl, lead)
+		err = l.keep(ctx, ttl, func(ctx context.Context) error { return lead(ctx, l.fence) })
 		if errors.Is(err, errLost) {
 			continue
 		}
@@ -44,14 +46,18 @@ func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duratio
 func electionDemo(ctx context.Context, e *Env) error {
 	const key, ttl, candidates = "recipe:election", 3 * time.Second, 3
 	var r region
+	var s store
 	var led atomic.Int64
 	err := each(ctx, candidates, func(ctx context.Context, i int) error {
 		who := fmt.Sprint("candidate-", i)
-		return campaign(ctx, e.Client(i), key, ttl, func(ctx context.Context) error {
+		return campaign(ctx, e.Client(i), key, ttl, func(ctx context.Context, fence int64) error {
 			if err := r.enter(who, false); err != nil {
 				return err
 			}
 			defer r.leave(who)
+			if err := s.write(fence, who); err != nil {
+				return err
+			}
 			if led.Add(1) == 2 {
 				e.half()
 			}

@@ -10,30 +10,46 @@ import (
 
 // page: begin
 
-// lease is a lock that expires by itself. The token identifies its owner.
+// lease is a lock that expires by itself. The token identifies its owner. fence is
+// the fencing token of the grant: send it with each write to what the lock protects.
 type lease struct {
 	c     *redis.Client
 	key   string
 	token string
+	fence int64
 	sent  time.Time // when the client sent the command; the lease ends at sent+ttl or later
 }
 
 // acquire tries to take the lock for ttl. A random token identifies the owner.
-// If another client has the lock, acquire returns nil without an error.
+// If another client has the lock, acquire returns nil without an error. The
+// transaction makes sure that the fencing token is that of this grant.
 func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
 	l := &lease{c: c, key: key, token: token(), sent: time.Now()}
-	taken, err := c.SetNX(ctx, key, l.token, ttl).Result()
+	var set *redis.BoolCmd
+	var fence *redis.Cmd
+	_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		set = p.SetNX(ctx, key, l.token, ttl)
+		fence = p.Do(ctx, "LOCK", "TOKEN", key)
+		return nil
+	})
+	taken := set.Val()
 	if err != nil { // the connection broke: the client may have the lock
 		err = persist(ctx, func() error {
-			owner, err := c.Get(ctx, key).Result()
-			taken = owner == l.token
+			var owner *redis.StringCmd
+			_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				owner = p.Get(ctx, key)
+				fence = p.Do(ctx, "LOCK", "TOKEN", key)
+				return nil
+			})
+			taken = owner.Val() == l.token
 			return ignoreNil(err)
 		})
 	}
 	if err != nil || !taken {
 		return nil, err
 	}
-	return l, nil
+	l.fence, err = fence.Int64()
+	return l, err
 }
 
 // compareAndDelete is the script from the documentation of Redis.
@@ -76,6 +92,7 @@ func take(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (
 func tokenDemo(ctx context.Context, e *Env) error {
 	const workers, rounds = 4, 12
 	var r region
+	var s store
 	err := each(ctx, workers, func(ctx context.Context, i int) error {
 		c, who := e.Client(i), fmt.Sprint("worker-", i)
 		for n := range rounds {
@@ -84,6 +101,9 @@ func tokenDemo(ctx context.Context, e *Env) error {
 				return err
 			}
 			if err := r.enter(who, false); err != nil {
+				return err
+			}
+			if err := s.write(l.fence, who); err != nil {
 				return err
 			}
 			if r.count() == workers*rounds/2 {
