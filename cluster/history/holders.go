@@ -10,17 +10,18 @@ import (
 // In the last case, the grant is behind the others that were found, and the
 // answer has no room for it.
 func (w *walk) addHolders() {
+	var more []Grant
 	for _, h := range w.holders {
 		g := w.holderGrant(h)
 		from := g.Acquired
 		if !g.Known {
 			from = w.earliest(h.Token)
 		}
-		if from > w.query.To {
-			continue
+		if from <= w.query.To {
+			more = append(more, g)
 		}
-		w.insert(g)
 	}
+	w.merge(more)
 }
 
 // holderGrant describes the grant of a holder. Its beginning is known only if LOCK

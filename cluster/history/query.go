@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -432,6 +433,7 @@ func copied(e fsm.LockEvent) fsm.LockEvent {
 // backup. Or the walk ended before their beginning: then they are behind the grants
 // for which the answer has room.
 func (w *walk) rest() {
+	var more []Grant
 	for _, e := range w.ends {
 		// A grant in w.back is already in the answer, because it ended again after
 		// a restore had brought it back.
@@ -441,21 +443,29 @@ func (w *walk) rest() {
 		}
 		g := Grant{Token: e.Token, Owner: e.Owner, Held: -1}
 		g.ends(e)
-		w.insert(g)
+		more = append(more, g)
 	}
+	w.merge(more)
 }
 
-// insert adds a grant whose place in the walk is not known. The grants are in the
-// order of their tokens, except those that a restore has brought back.
-func (w *walk) insert(g Grant) {
-	at := slices.IndexFunc(w.found, func(o Grant) bool { return o.Token < g.Token })
-	if at < 0 {
-		at = len(w.found)
+// merge adds grants whose places in the walk are not known. The grants are in the
+// order of their tokens, except those that a restore has brought back. merge takes
+// linear time, apart from sorting, because thousands of owners may share a lock.
+func (w *walk) merge(more []Grant) {
+	if len(more) == 0 {
+		return
 	}
-	w.found = slices.Insert(w.found, at, g)
-	for token, i := range w.back {
-		if i >= at {
-			w.back[token] = i + 1
+	slices.SortFunc(more, func(a, b Grant) int { return cmp.Compare(b.Token, a.Token) })
+	found, moved := make([]Grant, 0, len(w.found)+len(more)), make([]int, len(w.found))
+	for i := range w.found {
+		for len(more) > 0 && more[0].Token > w.found[i].Token {
+			found, more = append(found, more[0]), more[1:]
 		}
+		moved[i] = len(found)
+		found = append(found, w.found[i])
+	}
+	w.found = append(found, more...)
+	for token, i := range w.back {
+		w.back[token] = moved[i]
 	}
 }
