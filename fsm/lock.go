@@ -409,9 +409,8 @@ type LockHolder struct {
 }
 
 // LockHolders returns the owners that hold the lock of a key, in the order of their
-// tokens. They are the owners whose grants have an event LockGranted, and no event
-// LockEnded yet. It takes time in proportion to their number, which is at most
-// keyspace.MaxHolders.
+// tokens. It returns owners only if the ends of their grants will have events. It
+// takes time in proportion to their number, which is at most keyspace.MaxHolders.
 func (m *Machine) LockHolders(db int, key string) (all []LockHolder) {
 	o := m.dbs[db].Get([]byte(key))
 	switch {

@@ -8,7 +8,8 @@
 // the entry has been applied, and a failure to write it never delays an entry.
 // If events could not be written, the store records a gap, and answers to
 // queries report the gap. Except for gaps and removed files, the stores of all
-// nodes contain the same events.
+// nodes contain the same events. An answer also contains the holders of the lock in
+// the state, because the beginning of their grants may be missing.
 //
 // # Files
 //

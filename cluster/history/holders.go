@@ -1,14 +1,16 @@
 package history
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // addHolders adds the grants of the holders whose beginning the walk has not found.
-// These grants began in a gap or in a part of the history that was removed, or a
-// restore has brought them back, or the walk ended before it reached their beginning.
-// In the last case, the grant is behind the others that were found, and the
-// answer has no room for it.
+// It is called at the newest restore and when the walk is complete. These grants
+// began in a gap or in a part of the history that was removed, or a restore has
+// brought them back. Or the walk ended because the answer has no room for them.
 func (w *walk) addHolders() {
 	var more []Grant
 	for _, h := range w.holders {
@@ -34,7 +36,7 @@ func (w *walk) holderGrant(h *fsm.LockHolder) Grant {
 	}
 	g.Known, g.LockClient, g.Meta = true, h.Grant.LockClient, h.Grant.Meta
 	g.Acquired, g.Waited, g.Renewals = h.Grant.Wall, h.Grant.Waited, h.Grant.Renewals
-	if !w.restored {
+	if !w.restored { // a restore may have moved the lease clock
 		g.Held = max(w.state.Clock.Lease-h.Grant.Lease, 0)
 	}
 	return g
@@ -48,10 +50,10 @@ func (w *walk) earliest(token fsm.Pos) int64 {
 		return 0
 	}
 	from := w.gapBegin
-	for i := range w.found {
-		if g := &w.found[i]; g.Token < token {
-			return max(from, g.Acquired)
-		}
+	// Without a restore, the grants in the answer are in the order of their tokens.
+	at, _ := slices.BinarySearchFunc(w.found, token, func(g Grant, t fsm.Pos) int { return cmp.Compare(t, g.Token) })
+	if at < len(w.found) {
+		from = max(from, w.found[at].Acquired)
 	}
 	return from
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -83,7 +84,7 @@ func TestHolders_Restored(t *testing.T) {
 		l.held("k", fsm.LockHolder{Token: 1, Owner: "a"})
 		want := "1 a 1-0 held 0"
 		if released {
-			want = "2 b 3-4 restored 1; " + want
+			want += "; 2 b 3-4 restored 1"
 		}
 		l.want(Query{Key: "k"}, want)
 		l.held("other", fsm.LockHolder{Token: 9, Owner: "x"}) // a lock of the backup, without a history
@@ -108,6 +109,140 @@ func TestHolders_Shared(t *testing.T) {
 	l.want(Query{Key: "k"}, "3 c 3-0 held 0; 2 b 0-0 held 0; 1 a 1-0 held 2")
 	l.want(Query{Key: "k", To: at(0)}, "")
 	l.want(Query{Key: "k", Count: 2}, "3 c 3-0 held 0; 2 b 0-0 held 0")
+}
+
+// TestHolders_RestoredTwice: a holder is listed once if its grant ended between two
+// restores, and after a gap. COUNT does not change the first grant.
+func TestHolders_RestoredTwice(t *testing.T) {
+	restore := fsm.LockEvent{Kind: fsm.LocksReplaced}
+	l := newLog(t, MinBytes)
+	l.add(begins(1, "k", "a"))
+	l.add(restore)
+	l.add(ends(1, "k", "a", fsm.LockExpired))
+	l.add(restore)
+	l.held("k", fsm.LockHolder{Token: 1, Owner: "a"})
+	l.want(Query{Key: "k"}, "1 a 1-0 held 0")
+	l.want(Query{Key: "k", Count: 1}, "1 a 1-0 held 0")
+
+	l = newLog(t, MinBytes)
+	l.add()
+	l.skip(begins(1, "k", "a"))
+	l.add(ends(1, "k", "a", fsm.LockReleased))
+	l.add(restore)
+	l.held("k", fsm.LockHolder{Token: 1, Owner: "a"})
+	l.want(Query{Key: "k"}, "1 a 0-0 held 0")
+
+	l = newLog(t, MinBytes)
+	l.add(begins(1, "k", "a"))
+	l.add(ends(1, "k", "a", fsm.LockReleased), begins(2, "k", "b"))
+	l.add(restore)
+	for range 100 {
+		l.add()
+	}
+	l.held("k", fsm.LockHolder{Token: 1, Owner: "a"})
+	l.want(Query{Key: "k", Count: 1}, "1 a 1-0 held 0")
+	l.want(Query{Key: "k", From: at(90)}, "1 a 1-0 held 0")
+}
+
+// TestHolders_Flush: a flush or a restore that follows a gap may have ended a grant
+// that began before the gap or in it.
+func TestHolders_Flush(t *testing.T) {
+	for _, kind := range []fsm.LockEventKind{fsm.LocksFlushed, fsm.LocksReplaced} {
+		l := newLog(t, MinBytes)
+		l.add(begins(1, "k", "a"))
+		l.add()
+		l.skip()
+		l.add()
+		l.add()
+		l.add(fsm.LockEvent{Kind: kind})
+		l.add()
+		l.held("k")
+		l.want(Query{Key: "k", From: at(5), To: at(5)}, "1 a 1-0 unknown 0")
+		l.want(Query{Key: "k", From: at(7)}, "")
+
+		l = newLog(t, MinBytes)
+		l.add()
+		l.skip(begins(1, "k", "a"))
+		l.add()
+		l.add(fsm.LockEvent{Kind: kind})
+		l.held("k")
+		if a := l.query(Query{Key: "k", From: at(3), To: at(3)}); len(a.Gaps) != 1 {
+			t.Errorf("kind %d: gaps %v, want one", kind, a.Gaps)
+		}
+	}
+}
+
+// TestHolders_Bounds: the gap before a grant without a beginning bounds its
+// beginning, and a later grant that is not shared bounds the end of a former one.
+func TestHolders_Bounds(t *testing.T) {
+	l := newLog(t, MinBytes)
+	for range 4 {
+		l.add()
+	}
+	l.skip(begins(1, "k", "a"))
+	l.add()
+	l.held("k", fsm.LockHolder{Token: 1, Owner: "a"})
+	l.want(Query{Key: "k", From: at(2), To: at(2)}, "")
+	l.want(Query{Key: "k", From: at(5), To: at(5)}, "1 a 0-0 held 0")
+	l.add(ends(1, "k", "a", fsm.LockReleased))
+	l.held("k")
+	l.want(Query{Key: "k", From: at(2), To: at(2)}, "")
+
+	l = newLog(t, MinBytes)
+	l.add(begins(1, "k", "a"))
+	l.add()
+	l.skip(ends(1, "k", "a", fsm.LockReleased))
+	l.add()
+	l.add(begins(2, "k", "b"))
+	l.add()
+	l.add()
+	l.skip()
+	l.held("k", fsm.LockHolder{Token: 2, Owner: "b"})
+	l.want(Query{Key: "k", From: at(7), To: at(7)}, "2 b 5-0 held 3")
+}
+
+// TestHolders_OtherDatabase: the flush of another database after the state of a
+// query does not make the holders unknown. A state that is older than the history
+// names no former owner as a holder.
+func TestHolders_OtherDatabase(t *testing.T) {
+	l := newLog(t, MinBytes)
+	l.add()
+	l.skip(begins(1, "k", "a"))
+	l.add()
+	state := State{Index: 3, Clock: clockAt(3), Holders: []fsm.LockHolder{{Token: 1, Owner: "a"}}}
+	want := func(from int64, owners ...string) {
+		t.Helper()
+		a, err := l.s.Query(t.Context(), Query{Key: "k", From: from, To: math.MaxInt64, Count: 10}, state)
+		var got []string
+		for _, g := range a.Grants {
+			got = append(got, g.Owner)
+		}
+		if err != nil || !slices.Equal(got, owners) {
+			t.Errorf("%q, %v, want %q", got, err, owners)
+		}
+	}
+	l.add(fsm.LockEvent{Kind: fsm.LocksFlushed, DB: 5})
+	want(at(3), "a")
+	l.add(ends(1, "k", "a", fsm.LockReleased))
+	l.add(begins(2, "k", "b"))
+	for range 100 {
+		l.add()
+	}
+	want(at(90), "b")
+}
+
+// TestGaps_Lost: the gap in which a grant of a backup may have ended is named.
+func TestGaps_Lost(t *testing.T) {
+	l := newLog(t, MinBytes)
+	l.add(fsm.LockEvent{Kind: fsm.LocksReplaced}) // brings back the grant 9
+	l.add()
+	l.add()
+	l.skip(ends(9, "k", "x", fsm.LockReleased))
+	l.add()
+	l.held("k")
+	if a := l.query(Query{Key: "k", From: at(2), To: at(2)}); !slices.Equal(a.Gaps, []Gap{{at(3), at(4)}}) {
+		t.Errorf("gaps %v, want the gap from entry 3 to 4", a.Gaps)
+	}
 }
 
 // TestGaps_Earlier: a grant that began in a gap and ended in a later one is not in

@@ -139,7 +139,7 @@ func (s *Store) Query(ctx context.Context, q Query, state State) (Answer, error)
 	}
 	s.index.RUnlock()
 	w := newWalk(q, state, marks)
-	answer := Answer{Until: state.Clock.Wall, Gaps: gapsIn(marks, q)}
+	answer := Answer{Until: state.Clock.Wall}
 	if len(segments) > 0 && (segments[0].number > 1 || horizon > 0) {
 		answer.Since = segments[0].wall
 		if horizon > 0 && len(marks) > 0 {
@@ -147,9 +147,11 @@ func (s *Store) Query(ctx context.Context, q Query, state State) (Answer, error)
 		}
 		w.removed = true
 	}
+	answer.Gaps = gapsIn(marks, q, w.holders != nil, w.removed)
 	if err := s.search(ctx, w, segments, horizon); err != nil {
 		return Answer{}, err
 	}
+	w.to(position{}) // the marks before the last frame that was read
 	w.rest()
 	w.addHolders()
 	answer.Grants = w.found[:min(len(w.found), q.Count)]
@@ -172,6 +174,7 @@ func (s *Store) search(ctx context.Context, w *walk, segments []*segment, horizo
 			f, err := g.read(offset)
 			s.index.RUnlock()
 			if errors.Is(err, os.ErrClosed) { // it was the oldest segment, and was removed meanwhile
+				w.removed = true
 				return nil
 			}
 			if err != nil {
@@ -188,28 +191,59 @@ func (s *Store) search(ctx context.Context, w *walk, segments []*segment, horizo
 	return nil
 }
 
-// gapsIn returns the gaps that overlap the times of a query, the newest first,
-// but at most maxGaps. If there is a gap after these times, gapsIn also returns the
-// last gap before them: a grant that began in the earlier gap and ended in the
-// later one is not in the history, and may have been held between them.
-func gapsIn(marks []mark, q Query) (gaps []Gap) {
-	later := false
+// gapsIn returns the gaps in which a grant that was held at the times of a query may
+// have begun or ended without another trace, the newest first, but at most maxGaps.
+//
+//   - These are the gaps that overlap the times of the query.
+//   - The last gap before these times is one of them if the end of a grant may have
+//     no event: in a later gap, by a flush or a restore, or because the present
+//     holders are not known.
+//   - The first gap after these times is one of them if the beginning of a grant may
+//     have no event: it was removed, or came with a backup.
+func gapsIn(marks []mark, q Query, holdersKnown, removed bool) (gaps []Gap) {
+	later, earlier, restored := !holdersKnown, false, false
+	var after *Gap // the oldest gap after the times of the query
+	db := q.DB
+marks:
 	for _, m := range slices.Backward(marks) {
+		g := Gap{m.gap.wall, m.clock.Wall}
 		switch {
+		case m.Kind == fsm.LocksSwapped:
+			db = swapped(db, &m)
+		case m.Kind == fsm.LocksReplaced, m.Kind == fsm.LocksFlushed && m.DB == db:
+			later = later || m.clock.Wall+wallSlack >= q.From
+			restored = restored || m.Kind == fsm.LocksReplaced && m.clock.Wall-wallSlack <= q.To
 		case m.Kind != kindGap:
-			continue
-		case m.gap.wall > q.To:
-			later = true
-			continue
-		case m.clock.Wall < q.From && !later:
-			return gaps
-		}
-		gaps = append(gaps, Gap{m.gap.wall, m.clock.Wall})
-		if m.clock.Wall < q.From || len(gaps) == maxGaps {
-			return gaps
+		case g.From > q.To:
+			later, after = true, &g
+		case g.To >= q.From:
+			if gaps = append(gaps, g); len(gaps) == maxGaps {
+				return gaps
+			}
+		default:
+			if later && !earlier {
+				gaps, earlier = append(gaps, g), true
+			}
+			if g.To+wallSlack < q.From {
+				break marks
+			}
 		}
 	}
-	return gaps
+	if after != nil && (removed || restored) {
+		gaps = append([]Gap{*after}, gaps...)
+	}
+	return gaps[:min(len(gaps), maxGaps)]
+}
+
+// swapped returns the database that had the content of db before a mark.
+func swapped(db int, m *mark) int {
+	switch {
+	case m.Kind == fsm.LocksSwapped && m.DB == db:
+		return m.With
+	case m.Kind == fsm.LocksSwapped && m.With == db:
+		return m.DB
+	}
+	return db
 }
 
 // walk goes through the history of a key, from its end to its beginning.
@@ -230,24 +264,33 @@ type walk struct {
 	// found.
 	back map[fsm.Pos]int
 
-	// holders contains the elements of state.Holders whose beginning has not been
-	// found yet. It is nil if the holders are not known: see newWalk.
-	holders  map[fsm.Pos]*fsm.LockHolder
-	gapEnd   int64 // end of the first gap that the walk has passed, 0 if it has passed none
-	gapBegin int64 // begin of the last gap that the walk has passed
-	restored bool  // there is a restore after the current position
-	removed  bool  // the beginning of the history was removed
+	// holders contains the elements of state.Holders that are not in the answer yet.
+	// It is nil if the holders are not known: see newWalk.
+	holders   map[fsm.Pos]*fsm.LockHolder
+	index     uint64 // log index of the current frame
+	lastEnd   int64  // latest end of a grant before the current position whose end is lost
+	gapBegin  int64  // beginning of the oldest gap after the current position
+	exclusive int64  // beginning of the oldest grant after the current position that is not shared
+	restored  bool   // there is a restore after the current position
+	removed   bool   // the beginning of the history was removed
 }
 
-// newWalk returns a walk that has not begun. The holders of the state are known
-// only if no gap, restore or other mark follows the entry of the state. Otherwise,
-// a holder may have lost the lock without an event of its own.
+// newWalk returns a walk that has not begun. The holders of the state are not known
+// if a mark that concerns the key follows the entry of the state: then a holder may
+// have lost the lock without an event of its own.
 func newWalk(q Query, state State, marks []mark) *walk {
 	w := &walk{
 		query: q, db: q.DB, state: state, marks: marks, ends: make(map[fsm.Pos]*ending), back: make(map[fsm.Pos]int),
+		exclusive: math.MaxInt64,
 	}
-	if len(marks) > 0 && marks[len(marks)-1].index > state.Index {
-		return w
+	for _, m := range slices.Backward(marks) {
+		if m.index <= state.Index {
+			break
+		}
+		if m.Kind == kindGap || m.Kind == fsm.LocksReplaced || m.DB == q.DB ||
+			m.Kind == fsm.LocksSwapped && m.With == q.DB {
+			return w
+		}
 	}
 	w.holders = make(map[fsm.Pos]*fsm.LockHolder, len(state.Holders))
 	for i := range state.Holders {
@@ -266,6 +309,7 @@ type ending struct {
 // frame handles the events of a frame, from the last one to the first. It
 // reports whether the walk is complete.
 func (w *walk) frame(f *frame) (done bool) {
+	w.index = f.index
 	for i, e := range slices.Backward(f.events) {
 		w.to(position{f.index, i})
 		if e.DB != w.db || e.Key != w.query.Key {
@@ -296,14 +340,15 @@ func (w *walk) to(p position) {
 		w.marks = w.marks[:len(w.marks)-1]
 		switch {
 		case m.Kind == kindGap:
-			if !w.gap {
-				w.gapEnd = m.clock.Wall
+			// A grant before the gap may have ended in the gap, or by the flush or
+			// the restore that follows the gap.
+			w.lastEnd = max(w.lastEnd, m.clock.Wall)
+			if w.all != nil {
+				w.lastEnd = max(w.lastEnd, w.all.clock.Wall)
 			}
-			w.gap, w.all, w.gapBegin = true, nil, m.gap.wall // a grant before the gap may have ended in it
-		case m.Kind == fsm.LocksSwapped && m.DB == w.db:
-			w.db = m.With
-		case m.Kind == fsm.LocksSwapped && m.With == w.db:
-			w.db = m.DB
+			w.gap, w.all, w.gapBegin = true, nil, m.gap.wall
+		case m.Kind == fsm.LocksSwapped:
+			w.db = swapped(w.db, m)
 		case m.Kind == fsm.LocksFlushed && m.DB == w.db:
 			w.all = &ending{fsm.LockEvent{How: fsm.LockFlushed}, m.clock}
 		case m.Kind == fsm.LocksReplaced:
@@ -313,11 +358,13 @@ func (w *walk) to(p position) {
 			w.restored = true
 			w.rest()
 			clear(w.ends)
+			w.addHolders()
 			for i, g := range w.found {
-				if !g.Known {
+				if _, holds := w.holders[g.Token]; holds || !g.Known {
 					w.back[g.Token] = i
 				}
 			}
+			clear(w.holders)
 			w.all = &ending{fsm.LockEvent{How: fsm.LockReplaced}, m.clock}
 		}
 	}
@@ -344,11 +391,8 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	delete(w.holders, e.Token)
 	last := int64(math.MaxInt64) // the latest time at which the grant can have ended
 	switch {
-	case holds: // an event of the end can only be one before a restore
-		g.How = StillHeld
-		if !w.restored { // a restore may have moved the lease clock
-			g.Held = max(w.state.Clock.Lease-begun, 0)
-		}
+	case holds:
+		g.How, g.Held = StillHeld, max(w.state.Clock.Lease-begun, 0)
 	case end == nil && w.all != nil:
 		end = w.all
 		fallthrough
@@ -356,23 +400,25 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 		g.ends(end)
 		g.Held = max(end.clock.Lease-begun, 0)
 	case w.gap || w.replaced || w.newer && !g.Shared:
-		g.How = Unknown
+		g.How, last = Unknown, w.exclusive
 		if w.gap && w.holders != nil {
-			// The owner no longer holds the lock, and there is no event of
-			// the end, so the end is in a gap.
-			last = w.gapEnd
+			last = min(last, w.lastEnd) // the owner no longer holds the lock
 		}
 	default:
 		g.How, g.Held = StillHeld, max(w.state.Clock.Lease-begun, 0)
 	}
 	w.newer, w.replaced = true, w.replaced || !g.Shared
+	if !g.Shared {
+		w.exclusive = min(w.exclusive, g.Acquired)
+	}
 	if last >= w.query.From {
 		w.add(g, e)
 	}
 	// The walk may stop here if all earlier grants ended before From. A grant
 	// that is not shared begins only when no other grant of the key is left.
 	// And if w.ends is empty, no earlier grant ended after this one began.
-	early := g.Acquired+wallSlack < w.query.From && !g.Shared && len(w.ends) == 0
+	// The holders of the state are not the present ones if the frame is newer.
+	early := g.Acquired+wallSlack < w.query.From && !g.Shared && len(w.ends) == 0 && w.index <= w.state.Index
 	return (len(w.found) >= w.query.Count || early) && len(w.back) == 0
 }
 
@@ -436,9 +482,11 @@ func (w *walk) rest() {
 	var more []Grant
 	for _, e := range w.ends {
 		// A grant in w.back is already in the answer, because it ended again after
-		// a restore had brought it back.
+		// a restore had brought it back. And a holder has not ended: a restore has
+		// brought back its grant after this end.
 		_, found := w.back[e.Token]
-		if found || w.earliest(e.Token) > w.query.To || e.clock.Wall < w.query.From {
+		_, holds := w.holders[e.Token]
+		if found || holds || w.earliest(e.Token) > w.query.To || e.clock.Wall < w.query.From {
 			continue
 		}
 		g := Grant{Token: e.Token, Owner: e.Owner, Held: -1}
@@ -448,9 +496,9 @@ func (w *walk) rest() {
 	w.merge(more)
 }
 
-// merge adds grants whose places in the walk are not known. The grants are in the
-// order of their tokens, except those that a restore has brought back. merge takes
-// linear time, apart from sorting, because thousands of owners may share a lock.
+// merge adds grants whose places in the walk are not known. It places each of them
+// before the first grant of the answer that has a lower token. It takes linear time,
+// apart from sorting, because thousands of owners may share a lock.
 func (w *walk) merge(more []Grant) {
 	if len(more) == 0 {
 		return

@@ -417,8 +417,13 @@ func TestStore_Snapshot(t *testing.T) {
 		if a := l.query(Query{Key: "k"}); len(a.Gaps) != 1 || a.Gaps[0] != (Gap{at(7), at(10)}) {
 			t.Errorf("gaps %v, want one from entry 7 to entry 10", a.Gaps)
 		}
+		l.held("k")
 		if a := l.query(Query{Key: "k", From: at(11)}); len(a.Gaps) != 0 {
 			t.Errorf("gaps %v in an answer that begins after the gap, want none", a.Gaps)
+		}
+		l.holders = nil
+		if a := l.query(Query{Key: "k", From: at(11)}); len(a.Gaps) != 1 {
+			t.Errorf("gaps %v in an answer without the holders, want one", a.Gaps)
 		}
 		l.s.Sync(11, clockAt(11))
 		l.restart(10)
