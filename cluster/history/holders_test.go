@@ -96,14 +96,9 @@ func TestHolders_Restored(t *testing.T) {
 // between the other holders, in the order of their tokens.
 func TestHolders_Shared(t *testing.T) {
 	l := newLog(t, MinBytes)
-	shared := func(token fsm.Pos, owner string) fsm.LockEvent {
-		e := begins(token, "k", owner)
-		e.Shared = true
-		return e
-	}
-	l.add(shared(1, "a"))
-	l.skip(shared(2, "b"))
-	l.add(shared(3, "c"))
+	l.add(shares(1, "a"))
+	l.skip(shares(2, "b"))
+	l.add(shares(3, "c"))
 	l.held("k", fsm.LockHolder{Token: 1, Owner: "a", Shared: true}, fsm.LockHolder{Token: 2, Owner: "b", Shared: true},
 		fsm.LockHolder{Token: 3, Owner: "c", Shared: true})
 	l.want(Query{Key: "k"}, "3 c 3-0 held 0; 2 b 0-0 held 0; 1 a 1-0 held 2")

@@ -129,6 +129,13 @@ func begins(token fsm.Pos, key, owner string) fsm.LockEvent {
 	return fsm.LockEvent{Kind: fsm.LockGranted, Token: token, Key: key, Owner: owner}
 }
 
+// shares returns the event of a grant of the shared lock k.
+func shares(token fsm.Pos, owner string) fsm.LockEvent {
+	e := begins(token, "k", owner)
+	e.Shared = true
+	return e
+}
+
 func ends(token fsm.Pos, key, owner, how string) fsm.LockEvent {
 	return fsm.LockEvent{Kind: fsm.LockEnded, Token: token, Key: key, Owner: owner, How: how}
 }
@@ -189,17 +196,12 @@ func TestStore_Fields(t *testing.T) {
 // TestStore_Shared: the holders of a shared lock have grants of their own.
 func TestStore_Shared(t *testing.T) {
 	l := newLog(t, MinBytes)
-	share := func(token fsm.Pos, owner string) fsm.LockEvent {
-		e := begins(token, "k", owner)
-		e.Shared = true
-		return e
-	}
-	l.add(share(1, "a"))
-	l.add(share(2, "b"))
+	l.add(shares(1, "a"))
+	l.add(shares(2, "b"))
 	for range 200 {
 		l.add()
 	}
-	l.add(share(3, "c"), ends(2, "k", "b", fsm.LockReleased))
+	l.add(shares(3, "c"), ends(2, "k", "b", fsm.LockReleased))
 	l.want(Query{Key: "k"}, "3 c 203-0 held 0; 2 b 2-203 released 201; 1 a 1-0 held 202")
 	l.want(Query{Key: "k", From: at(203)}, "3 c 203-0 held 0; 2 b 2-203 released 201; 1 a 1-0 held 202")
 	l.add(begins(4, "k", "w")) // the exclusive grant shows that the other grants have ended, but their ends are missing
