@@ -134,18 +134,6 @@ func (l *LockPast) lacks(token int64, held time.Duration) bool {
 	return !l.Gaps || !l.Removed && held > l.GapEnd && l.Until > l.GapEnd
 }
 
-// heldAt returns the last time at which an owner had the lock as far as the node
-// knows, or 0 if that is not known.
-func (l *LockPast) heldAt(g LockGrant) time.Duration {
-	switch g.How {
-	case pastHeld:
-		return l.Until
-	case pastUnknown:
-		return 0
-	}
-	return g.Ended - time.Millisecond // the times are rounded to milliseconds
-}
-
 // wentBack reports whether the times of the grants show that the wall clock of the
 // cluster went back. Such times do not tell in which order things happened.
 func (l *LockPast) wentBack() bool {
@@ -162,12 +150,16 @@ func (l *LockPast) wentBack() bool {
 	return false
 }
 
-// heldAt is like LockPast.heldAt. It returns 0 if the wall clock went back.
+// heldAt returns the last time at which the owner of a grant had the lock as far as
+// a node knows. It returns 0 if that is not known, or if the wall clock went back.
 func (p *lockPasts) heldAt(l *LockPast, g LockGrant) time.Duration {
-	if p.wentBack {
+	switch {
+	case p.wentBack || g.How == pastUnknown:
 		return 0
+	case g.How == pastHeld:
+		return l.Until
 	}
-	return l.heldAt(g)
+	return g.Ended - time.Millisecond // the times are rounded to milliseconds
 }
 
 // equal compares the grants that each node reports with those of every other
