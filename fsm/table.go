@@ -240,8 +240,11 @@ type WorkHooks struct {
 	// keys. The work of a call with the smallest number of arguments must not
 	// depend on them. Depends is nil if the work of every call depends on them.
 	Depends func(args [][]byte) bool
-	// PerArgument is the number of steps for each argument of a call with many
-	// arguments, 0 for StepsPut: see argumentSteps.
+	// Call is the number of steps of a call with two arguments, its name and one
+	// more. It is 0 for the usual number: see callSteps.
+	Call int
+	// PerArgument is the number of steps for each further argument. It is 0 for
+	// StepsPerKey, and StepsPut from the argument fewArguments on.
 	PerArgument int
 }
 

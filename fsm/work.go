@@ -36,9 +36,16 @@ type WorkLimits struct {
 	Full string
 }
 
-// stepsCommand is the cost of a command apart from its arguments: finding the
-// command and its key, and storing the key.
-const stepsCommand = 48
+// These are the costs of a command with two arguments, its name and one more,
+// unless WorkHooks.Call names another cost. A write finds its key and stores the
+// key. The costs of writes are those in a state of 300,000 keys, and collections
+// of 300,000 elements, at random positions: the memory of such a state is not in
+// the processor's cache, so a write takes two to three times as long as in a small
+// state. TestWorkTime measures all commands in such a state.
+const (
+	stepsRead  = 80
+	stepsWrite = 224
+)
 
 // mostWork is the upper bound of an estimate. It keeps the sum of many
 // estimates from overflowing.
@@ -74,8 +81,9 @@ func (t *Table) Weigh(body []byte) (steps int, depends bool) {
 			n := d.Uvarint()
 			cmd := t.Find(d.Bytes())
 			steps += cmd.argumentSteps(int(min(n, MaxArguments))) + cmd.waitWork(int(min(n, MaxArguments)))
+			each := cmd.argumentBytes()
 			for i := uint64(1); i < n && d.Err == nil; i++ {
-				steps += len(d.Bytes()) / CopyBytes
+				steps += len(d.Bytes()) / each
 			}
 			if depends || cmd == nil || cmd.Work.Steps == nil || cmd.Work.Depends != nil && int(n) == -cmd.Arity {
 				continue
@@ -113,28 +121,49 @@ func (cmd *Command) waitWork(n int) int {
 // argumentWork returns the part of a command's work that its arguments
 // determine.
 func (cmd *Command) argumentWork(args [][]byte) int {
-	steps := cmd.argumentSteps(len(args))
+	steps, each := cmd.argumentSteps(len(args)), cmd.argumentBytes()
 	for _, arg := range args[1:] {
-		steps += len(arg) / CopyBytes
+		steps += len(arg) / each
 	}
 	return steps
 }
 
+// argumentBytes returns the number of bytes of an argument that cost one step. A
+// write stores them.
+func (cmd *Command) argumentBytes() int {
+	if cmd != nil && cmd.Flags&Write != 0 {
+		return WriteBytes
+	}
+	return CopyBytes
+}
+
 // fewArguments is the number of arguments up to which a command pays StepsPerKey
-// for each. A command with more arguments adds names to a value or to the
-// database, or removes them. It pays StepsPut for each further argument.
+// for each. A command with more arguments probably adds names to a value or to
+// the database, or removes them. It pays StepsPut for each further argument.
 // Commands that do less or more for an argument have WorkHooks.PerArgument.
 const fewArguments = 64
 
 // argumentSteps returns the cost of a command with n arguments, apart from the
 // lengths of the arguments.
 func (cmd *Command) argumentSteps(n int) int {
-	steps := stepsCommand + StepsPerKey*n
-	each := StepsPut
+	steps := cmd.callSteps()
 	if cmd != nil && cmd.Work.PerArgument != 0 {
-		each = cmd.Work.PerArgument
+		return steps + cmd.Work.PerArgument*max(n-2, 0)
 	}
-	return steps + (each-StepsPerKey)*max(n-fewArguments, 0)
+	return steps + StepsPerKey*max(n-2, 0) + (StepsPut-StepsPerKey)*max(n-fewArguments, 0)
+}
+
+// callSteps returns the cost of a command with two arguments.
+func (cmd *Command) callSteps() int {
+	switch {
+	case cmd == nil:
+		return stepsRead
+	case cmd.Work.Call != 0:
+		return cmd.Work.Call
+	case cmd.Flags&Write != 0:
+		return stepsWrite
+	}
+	return stepsRead
 }
 
 // Weigher estimates the cost of commands that are executed one after the other.
@@ -458,7 +487,7 @@ func (g *dividing) divide(body []byte) error {
 				g.out = slices.Clip(body[:len(body)-len(start)])
 			}
 			g.out = answerOperation(g.out, Error(refusal).Append(nil, r.proto))
-			n = stepsCommand
+			n = stepsRead
 			g.w.forget(noted)
 		case g.refused > 0:
 			g.out = append(g.out, start[:len(start)-len(r.d.Rest)]...)
@@ -467,7 +496,7 @@ func (g *dividing) divide(body []byte) error {
 	}
 	switch {
 	case g.steps > g.limits.Entry && (ops > 1 || scriptBudget(body[0]) == Briefly) && all&Internal == 0:
-		g.out, g.steps, g.refused = tooLongGroup, stepsCommand, 0
+		g.out, g.steps, g.refused = tooLongGroup, stepsRead, 0
 		g.w.forget(begin)
 	case body[0]&groupScript == 0 && scriptBudget(body[0]) != Briefly:
 		g.out = slices.Clone(g.out)

@@ -52,7 +52,7 @@ func heavy() [][]string {
 		{"append", "a", "x"}, {"setrange", "a", "3", "x"}, {"setbit", "a", "3", "1"}, {"setrange", "new", "300000", "x"}, {"setbit", "new2", "3000000", "1"},
 		{"bitfield", "new3", "set", "u8", "#300000", "1"}, {"bitfield", "a", "incrby", "u8", "3", "1"},
 		{"getex", "a"}, {"getset", "b", "x"}, {"set", "new", "x", "get"}, {"getdel", "new2"}, {"hget", "hash", "e1"},
-		{"bitop", "not", "not", "a"}, {"bitop", "and", "and", "a", "zeros"}, {"pfadd", "hll", "x"}, {"pfmerge", "hll2", "hll"},
+		{"bitop", "not", "not", "a"}, {"bitop", "and", "and", "a", "zeros"}, {"pfadd", "hll", "x"}, {"pfmerge", "hll2", "hll"}, {"pfdebug", "getreg", "hll"},
 		{"sort", "list", "alpha"}, {"sort", "list", "alpha", "store", "sorted"}, {"sort", "list", "by", "key:*", "get", "#", "alpha", "store", "sorted"},
 		{"lrem", "list", "0", "e1"}, {"linsert", "list", "before", "e4000", "x"}, {"ltrim", "sorted", "0", "2000"}, {"lpop", "list", "2000"}, {"rpop", "list"}, {"lmpop", "2", "nothing", "sorted", "left", "count", "1000"}, {"lmove", "list", "sorted", "left", "left"},
 		{"sunionstore", "union", "set", "other"}, {"sinterstore", "inter", "set", "other"}, {"sdiffstore", "diff", "set", "other"}, {"sdiffstore", "diff", "other", "set", "diff"},

@@ -44,6 +44,7 @@ var counterCommands = []fsm.Command{
 	},
 	{
 		Name: "incrbyfloat", Run: incrbyfloat, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Call: 368},
 		Keys: fsm.KeysAt(1, 1, 1), Access: counterAccess,
 		Group: "string", Since: "2.6.0",
 		Complexity: "O(1)",

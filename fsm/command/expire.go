@@ -18,6 +18,7 @@ const expireSyntax = " [NX | XX | GT | LT]"
 var expireCommands = []fsm.Command{
 	{
 		Name: "expire", Run: expire, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Call: 272},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
@@ -27,6 +28,7 @@ var expireCommands = []fsm.Command{
 	},
 	{
 		Name: "pexpire", Run: pexpire, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Call: 272},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",
@@ -36,6 +38,7 @@ var expireCommands = []fsm.Command{
 	},
 	{
 		Name: "expireat", Run: expireat, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Call: 272},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "1.2.0",
 		Complexity: "O(1)",
@@ -45,6 +48,7 @@ var expireCommands = []fsm.Command{
 	},
 	{
 		Name: "pexpireat", Run: pexpireat, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Call: 272},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",

@@ -11,7 +11,7 @@ import (
 var genericCommands = []fsm.Command{
 	{
 		Name: "del", Run: del, Arity: -2, Flags: fsm.Write | fsm.KeyspaceCat,
-		Work: fsm.WorkHooks{PerArgument: stepsName},
+		Work: fsm.WorkHooks{Call: 240, PerArgument: stepsKey},
 		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RM", Flags: "delete"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a value " +
@@ -23,7 +23,7 @@ var genericCommands = []fsm.Command{
 	},
 	{
 		Name: "unlink", Run: del, Arity: -2, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
-		Work: fsm.WorkHooks{PerArgument: stepsName},
+		Work: fsm.WorkHooks{Call: 240, PerArgument: stepsKey},
 		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RM", Flags: "delete"},
 		Group: "generic", Since: "4.0.0",
 		Complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a " +
@@ -62,7 +62,7 @@ var genericCommands = []fsm.Command{
 	},
 	{
 		Name: "rename", Run: rename, Arity: 3, Flags: fsm.Write | fsm.KeyspaceCat,
-		Work: fsm.WorkHooks{Steps: copyWork, Depends: neverDepends},
+		Work: fsm.WorkHooks{Call: 272, Steps: copyWork, Depends: neverDepends},
 		Keys: fsm.KeysAt(1, 2, 1),
 		Specs: []fsm.KeySpec{
 			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"}},
@@ -75,7 +75,7 @@ var genericCommands = []fsm.Command{
 	},
 	{
 		Name: "renamenx", Run: renamenx, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
-		Work: fsm.WorkHooks{Steps: copyWork, Depends: neverDepends},
+		Work: fsm.WorkHooks{Call: 272, Steps: copyWork, Depends: neverDepends},
 		Keys: fsm.KeysAt(1, 2, 1),
 		Specs: []fsm.KeySpec{
 			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"}},
@@ -92,7 +92,7 @@ var genericCommands = []fsm.Command{
 	},
 	{
 		Name: "copy", Run: copyKey, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.KeyspaceCat,
-		Work: fsm.WorkHooks{Steps: copyWork, Depends: neverDepends},
+		Work: fsm.WorkHooks{Call: 272, Steps: copyWork, Depends: neverDepends},
 		Keys: fsm.KeysAt(1, 2, 1),
 		Specs: []fsm.KeySpec{
 			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
@@ -105,7 +105,7 @@ var genericCommands = []fsm.Command{
 	},
 	{
 		Name: "move", Run: move, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
-		Work: fsm.WorkHooks{Steps: moveWork, Depends: neverDepends},
+		Work: fsm.WorkHooks{Call: 272, Steps: moveWork, Depends: neverDepends},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access update"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",

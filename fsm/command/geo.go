@@ -20,6 +20,7 @@ import (
 var geoCommands = []fsm.Command{
 	{
 		Name: "geoadd", Run: geoadd, Arity: -5, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Call: 160, PerArgument: stepsPoint},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "geo", Since: "3.2.0",
 		Complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",

@@ -13,7 +13,7 @@ import (
 var hashCommands = []fsm.Command{
 	{
 		Name: "hset", Run: hset, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: stepsField},
+		Work: fsm.WorkHooks{Call: 96, PerArgument: stepsField},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "hash", Since: "2.0.0",
 		Complexity: "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is " +
@@ -41,7 +41,7 @@ var hashCommands = []fsm.Command{
 	},
 	{
 		Name: "hmset", Run: hmset, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: stepsField},
+		Work: fsm.WorkHooks{Call: 96, PerArgument: stepsField},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "hash", Since: "2.0.0", DeprecatedSince: "4.0.0", ReplacedBy: "`HSET` with multiple field-value pairs",
 		Complexity: "O(N) where N is the number of fields being set.",
@@ -68,6 +68,7 @@ var hashCommands = []fsm.Command{
 	},
 	{
 		Name: "hdel", Run: hdel, Arity: -3, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Call: 96, PerArgument: stepsRemove},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "hash", Since: "2.0.0",
 		Complexity: "O(N) where N is the number of fields to be removed.",
@@ -93,6 +94,7 @@ var hashCommands = []fsm.Command{
 	},
 	{
 		Name: "hincrbyfloat", Run: hincrbyfloat, Arity: 4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
+		Work: fsm.WorkHooks{Call: 416},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access update"},
 		Group: "hash", Since: "2.6.0",
 		Complexity: "O(1)",

@@ -10,7 +10,7 @@ import (
 var hllCommands = []fsm.Command{
 	{
 		Name: "pfadd", Run: pfadd, Arity: -2, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: fsm.StepsPerKey, Steps: pfmergeWork},
+		Work: fsm.WorkHooks{PerArgument: fsm.StepsPerKey, Steps: pfaddWork},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "O(1) to add every element.",
@@ -45,6 +45,7 @@ var hllCommands = []fsm.Command{
 	},
 	{
 		Name: "pfdebug", Run: pfdebug, Arity: 3, Flags: fsm.Write | fsm.DenyOOM | fsm.Admin,
+		Work: fsm.WorkHooks{Steps: pfdebugWork},
 		Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RW", Flags: "access"},
 		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "N/A",
@@ -66,9 +67,17 @@ const (
 	msgHLLDense   = "ERR HLL encoding is not sparse"
 )
 
-// lookupHLL returns the object of a key, or nil if there is none, and a copy of
-// its value that may be changed.
+// lookupHLL is like copyHLL, for a command that reads all registers.
 func lookupHLL(c *fsm.Ctx, key []byte) (o *keyspace.Object, h hll.Value, fail fsm.Reply) {
+	if o, h, fail = copyHLL(c, key); o != nil {
+		c.Charge(hllSteps)
+	}
+	return o, h, fail
+}
+
+// copyHLL returns the object of a key, or nil if there is none, and a copy of
+// its value that may be changed.
+func copyHLL(c *fsm.Ctx, key []byte) (o *keyspace.Object, h hll.Value, fail fsm.Reply) {
 	o, wrong := c.LookupString(key)
 	switch {
 	case wrong:
@@ -78,7 +87,7 @@ func lookupHLL(c *fsm.Ctx, key []byte) (o *keyspace.Object, h hll.Value, fail fs
 	case !hll.Is(o.Str):
 		return nil, h, fsm.Error(msgHLLType)
 	}
-	c.Charge(hllSteps)
+	c.Charge(len(o.Str) / fsm.WriteBytes)
 	return o, hll.Of(o.Str), fsm.Null
 }
 
@@ -101,12 +110,13 @@ const hllProbes = 16
 // pfadd changes nothing if it finds broken registers. Redis keeps the changes
 // that it made before it found the broken registers.
 func pfadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
-	o, h, fail := lookupHLL(c, args[1])
+	o, h, fail := copyHLL(c, args[1])
 	if fail.IsError() {
 		return fail
 	}
 	var known *hll.Union
 	if len(args)-2 > hllProbes {
+		c.Charge(hllSteps)
 		known = new(hll.Union)
 		known.Add(&h) // if h is broken, Add has read the registers before the damage
 	}
@@ -196,14 +206,8 @@ func pfmerge(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	case dense && !h.ToDense():
 		return fsm.Error(msgHLLCorrupt)
 	}
-	for i, value := range u {
-		if value == 0 {
-			continue
-		}
-		c.Charge(1)
-		if _, whole := h.Raise(i, value); !whole {
-			return fsm.Error(msgHLLCorrupt)
-		}
+	if !h.RaiseAll(u, c.Charge) {
+		return fsm.Error(msgHLLCorrupt)
 	}
 	h.Invalidate()
 	storeHLL(c, o, args[1], h)

@@ -13,7 +13,7 @@ import (
 var listCommands = []fsm.Command{
 	{
 		Name: "lpush", Run: lpush, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: fsm.StepsPerKey},
+		Work: fsm.WorkHooks{Call: 192, PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "list", Since: "1.0.0",
 		Complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with " +
@@ -24,7 +24,7 @@ var listCommands = []fsm.Command{
 	},
 	{
 		Name: "rpush", Run: rpush, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: fsm.StepsPerKey},
+		Work: fsm.WorkHooks{Call: 192, PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "list", Since: "1.0.0",
 		Complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with " +
@@ -35,7 +35,7 @@ var listCommands = []fsm.Command{
 	},
 	{
 		Name: "lpushx", Run: lpushx, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: fsm.StepsPerKey},
+		Work: fsm.WorkHooks{Call: 192, PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "list", Since: "2.2.0",
 		Complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with " +
@@ -46,7 +46,7 @@ var listCommands = []fsm.Command{
 	},
 	{
 		Name: "rpushx", Run: rpushx, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: fsm.StepsPerKey},
+		Work: fsm.WorkHooks{Call: 192, PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "list", Since: "2.2.0",
 		Complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with " +

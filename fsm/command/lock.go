@@ -18,6 +18,7 @@ import (
 var lockCommands = []fsm.Command{
 	{
 		Name: "lock", Arity: -2, Required: fsm.Required{Feature: fsm.FeatureLocks},
+		Work:  fsm.WorkHooks{Call: 240},
 		Group: "lock", Since: "holdfast",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "ACQUIRE | BREAK | CHECK | HISTORY | INFO | LIST | RELEASE | RENEW | TOKEN | HELP [key]",

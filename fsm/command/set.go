@@ -14,7 +14,7 @@ import (
 var setCommands = []fsm.Command{
 	{
 		Name: "sadd", Run: sadd, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: stepsMember},
+		Work: fsm.WorkHooks{Call: 80, PerArgument: stepsMember},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "set", Since: "1.0.0",
 		Complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with " +
@@ -25,7 +25,7 @@ var setCommands = []fsm.Command{
 	},
 	{
 		Name: "srem", Run: srem, Arity: -3, Flags: fsm.Write | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: stepsMember},
+		Work: fsm.WorkHooks{Call: 80, PerArgument: stepsMember},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "set", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of members to be removed.",
@@ -90,6 +90,7 @@ var setCommands = []fsm.Command{
 	},
 	{
 		Name: "smove", Run: smove, Arity: 4, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Call: 368},
 		Keys: fsm.KeysAt(1, 2, 1),
 		Specs: []fsm.KeySpec{
 			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"}},

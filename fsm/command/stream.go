@@ -17,7 +17,7 @@ import (
 var streamCommands = []fsm.Command{
 	{
 		Name: "xadd", Run: xadd, Arity: -5, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{Steps: trimWork, Depends: xaddDepends},
+		Work: fsm.WorkHooks{Call: 192, Steps: trimWork, Depends: xaddDepends},
 		Keys: fsm.KeysAt(1, 1, 1),
 		Access: fsm.Access{
 			Flags: "update", Mode: "RW", Notes: "UPDATE instead of INSERT because of the optional trimming feature",
@@ -56,6 +56,7 @@ var streamCommands = []fsm.Command{
 	},
 	{
 		Name: "xdel", Run: xdel, Arity: -3, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Call: 80, PerArgument: stepsMember},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",

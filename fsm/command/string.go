@@ -19,7 +19,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "set", Run: set, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.VariableFlags,
-		Work: fsm.WorkHooks{Steps: setWork, Depends: setDepends}, AccessOf: setAccess,
+		Work: fsm.WorkHooks{Call: 112, PerArgument: 48, Steps: setWork, Depends: setDepends}, AccessOf: setAccess,
 		Keys: fsm.KeysAt(1, 1, 1),
 		Access: fsm.Access{Mode: "RW", Flags: "access update variable_flags", Notes: "RW and ACCESS due to the " +
 			"optional `GET` argument"},
@@ -103,7 +103,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "mset", Run: mset, Arity: -3, Flags: fsm.Write | fsm.DenyOOM,
-		Work: fsm.WorkHooks{PerArgument: stepsName},
+		Work: fsm.WorkHooks{Call: 160, PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, -1, 2), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",
@@ -113,7 +113,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "msetnx", Run: msetnx, Arity: -3, Flags: fsm.Write | fsm.DenyOOM,
-		Work: fsm.WorkHooks{PerArgument: stepsName},
+		Work: fsm.WorkHooks{Call: 160, PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, -1, 2), Access: fsm.Access{Mode: "OW", Flags: "insert"},
 		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",
@@ -177,6 +177,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "msetex", Run: msetex, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys,
+		Work:   fsm.WorkHooks{Call: 160, PerArgument: stepsLeased},
 		KeysOf: msetexKeys, Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "string", Since: "8.4.0",
 		Complexity: "O(N) where N is the number of keys to set.",

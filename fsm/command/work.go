@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/hll"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
@@ -219,13 +220,42 @@ func bitopWork(w *fsm.Weigher, args [][]byte) int {
 	return steps + longest/fsm.WriteBytes
 }
 
-func pfmergeWork(w *fsm.Weigher, args [][]byte) int {
+// pfaddWork returns the work of copying the registers of a HyperLogLog and of
+// raising one register for each element. As long as the value is sparse, raising a
+// register costs a walk through its runs.
+func pfaddWork(w *fsm.Weigher, args [][]byte) int {
+	n, size := len(args)-2, w.Size(args[1]).Bytes
 	w.Grow(args[1], fsm.Growth{Bytes: 3 * hllSteps})
-	if fsm.IsWord(args[0], "PFADD") {
-		return hllSteps + fsm.StepsPut*(len(args)-2)
+	steps := size/fsm.WriteBytes + n*stepsRaise
+	if n > hllProbes {
+		steps += hllSteps
 	}
-	return hllSteps * len(args)
+	if size < hll.DenseSize {
+		steps += min(n, hll.SparseMax/2) * min(size+2*n, hll.SparseMax) / runBytes
+	}
+	return steps
 }
+
+// pfmergeWork returns the work of reading the registers of all keys, and of raising
+// registers of the result. As long as the result is sparse, raising one register
+// moves the runs after it. The result becomes dense at once if a key is dense.
+func pfmergeWork(w *fsm.Weigher, args [][]byte) int {
+	size, dense := 0, false
+	for _, key := range args[1:] {
+		size += w.Size(key).Bytes
+		o := w.Find(key, keyspace.TypeString)
+		dense = dense || o != nil && len(o.Str) == hll.DenseSize
+	}
+	w.Grow(args[1], fsm.Growth{Bytes: 3 * hllSteps})
+	steps := hllSteps * len(args)
+	if !dense {
+		steps += min(size, hll.SparseMax) / 2 * stepsRaise
+	}
+	return steps
+}
+
+// pfdebugWork returns the work of a reply with one number for each register.
+func pfdebugWork(*fsm.Weigher, [][]byte) int { return hll.Registers * stepsBuild }
 
 // answerBytes is the number of bytes of a reply that one step produces. A reply
 // is copied twice into new memory, and its checksum is computed.
@@ -596,16 +626,28 @@ const (
 	stepsDraw = 8 // the cost of going to a random position
 	// stepsMember is the cost of a member of a set in the arguments of a
 	// command that adds or removes members.
-	stepsMember = 112
+	stepsMember = 176
 	// stepsField is the cost of a field or a value of a hash in the arguments
-	// of a command.
-	stepsField = 52
+	// of a command. stepsRemove is the cost of a field that is removed.
+	stepsField  = 72
+	stepsRemove = 144
 	// stepsName is the cost of an argument that costs less than fsm.StepsPut,
-	// such as the name of a key, in a command with many arguments.
+	// such as an element of a list. stepsKey is the cost of a key that is
+	// removed.
 	stepsName = 40
+	stepsKey  = 192
+	// stepsLeased is the cost of a key or a value of a command that writes many
+	// keys with a time to live.
+	stepsLeased = 112
 	// stepsScored is the cost of a score or a member of a sorted set in the
-	// arguments of a command that may have many of them.
-	stepsScored = 104
+	// arguments of a command that may have many of them. stepsPoint is the cost
+	// of one of the three arguments of a point, and stepsUnscored is the cost of a
+	// member, or of a pending entry of a stream, that is removed. stepsClaim is the
+	// cost of a pending entry that gets another consumer.
+	stepsScored   = 144
+	stepsPoint    = 104
+	stepsUnscored = 224
+	stepsClaim    = 512
 	// stepsMerge is the cost of comparing the first elements of two sorted
 	// sequences and copying one of these elements.
 	stepsMerge = 3
@@ -618,6 +660,12 @@ const (
 	stepsDistance = 16
 	// hllSteps is the cost of reading all registers of a HyperLogLog.
 	hllSteps = 4096
+	// stepsRaise is the cost of raising a register of a HyperLogLog, apart from
+	// the search for the register.
+	stepsRaise = 80
+	// runBytes is the number of bytes of a sparse HyperLogLog that a search for a
+	// register reads in one step. A byte or two are one run.
+	runBytes = 6
 	// stepsCompare is the cost of comparing two elements of a SORT.
 	stepsCompare = 2
 	// sortedBytes is the memory of an element of a SORT.

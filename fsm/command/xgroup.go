@@ -13,7 +13,7 @@ import (
 var xgroupCommands = []fsm.Command{
 	{
 		Name: "xgroup", Arity: -2,
-		Work:  fsm.WorkHooks{Steps: xgroupWork, Depends: deletesConsumer},
+		Work:  fsm.WorkHooks{Call: 144, Steps: xgroupWork, Depends: deletesConsumer},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "CREATE | CREATECONSUMER | DELCONSUMER | DESTROY | SETID | HELP [key group ...]",

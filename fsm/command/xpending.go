@@ -16,6 +16,7 @@ import (
 var pendingCommands = []fsm.Command{
 	{
 		Name: "xack", Run: xack, Arity: -4, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Call: 112, PerArgument: stepsUnscored},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1) for each message ID processed.",
@@ -40,6 +41,7 @@ var pendingCommands = []fsm.Command{
 	},
 	{
 		Name: "xclaim", Run: xclaim, Arity: -6, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Call: 112, PerArgument: stepsClaim},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",

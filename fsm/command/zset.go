@@ -16,7 +16,7 @@ import (
 var zsetCommands = []fsm.Command{
 	{
 		Name: "zadd", Run: zadd, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: stepsScored},
+		Work: fsm.WorkHooks{Call: 160, PerArgument: stepsScored},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
@@ -30,7 +30,7 @@ var zsetCommands = []fsm.Command{
 	},
 	{
 		Name: "zrem", Run: zrem, Arity: -3, Flags: fsm.Write | fsm.Fast,
-		Work: fsm.WorkHooks{PerArgument: stepsScored},
+		Work: fsm.WorkHooks{Call: 160, PerArgument: stepsUnscored},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(M*log(N)) with N being the number of elements in the sorted set and M the number of " +
@@ -89,6 +89,7 @@ var zsetCommands = []fsm.Command{
 	},
 	{
 		Name: "zincrby", Run: zincrby, Arity: 4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
+		Work: fsm.WorkHooks{Call: 512},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access update"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(log(N)) where N is the number of elements in the sorted set.",

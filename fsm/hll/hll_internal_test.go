@@ -32,8 +32,8 @@ func TestHLL_Model(t *testing.T) {
 			model[i] = max(model[i], value)
 			if !h.Sparse() {
 				dense++
-			} else if len(h.b) > sparseMax {
-				t.Fatalf("seed %d, step %d: the sparse value has %d bytes, more than sparseMax", seed, step, len(h.b))
+			} else if len(h.b) > SparseMax {
+				t.Fatalf("seed %d, step %d: the sparse value has %d bytes, more than SparseMax", seed, step, len(h.b))
 			}
 			if step%100 != 0 && dense != 1 {
 				continue
@@ -164,4 +164,40 @@ func BenchmarkHLL(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestRaiseAll: RaiseAll changes a value to the same bytes as Raise for each
+// register in order.
+func TestRaiseAll(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		one := New()
+		for range rnd.IntN(1200) {
+			one.Raise(rnd.IntN(Registers), byte(1+rnd.IntN(4)))
+		}
+		all := Of(string(one.Bytes()))
+		var u Union
+		near := rnd.IntN(Registers - 1500)
+		for range rnd.IntN(2000) {
+			i := rnd.IntN(Registers)
+			if seed%2 == 0 { // neighbors, whose runs are joined
+				i = near + rnd.IntN(1500)
+			}
+			u[i] = byte(1 + rnd.IntN(4+int(seed%40)))
+		}
+		for i, value := range u {
+			if value == 0 {
+				continue
+			}
+			if _, whole := one.Raise(i, value); !whole {
+				t.Fatalf("seed %d: Raise finds a broken value", seed)
+			}
+		}
+		if !all.RaiseAll(&u, func(int) {}) {
+			t.Fatalf("seed %d: RaiseAll finds a broken value", seed)
+		}
+		if !bytes.Equal(one.Bytes(), all.Bytes()) {
+			t.Fatalf("seed %d: RaiseAll makes %q, and Raise makes %q", seed, all.Describe(), one.Describe())
+		}
+	}
 }

@@ -34,14 +34,15 @@ const (
 	Registers = 1 << indexBits
 	hashBits  = 64 - indexBits // the remaining bits
 	width     = 6              // bits of a register
-	denseSize = header + Registers*width/8
+	// DenseSize is the length of a dense value.
+	DenseSize = header + Registers*width/8
 
 	dense  = 0 // values of the byte for the encoding
 	sparse = 1
 
-	// sparseMax is hll-sparse-max-bytes: a value that would become longer is
+	// SparseMax is hll-sparse-max-bytes: a value that would become longer is
 	// converted to the dense encoding.
-	sparseMax = 3000
+	SparseMax = 3000
 	// sparseMost is the length that a sparse value with 16384 registers cannot
 	// exceed. A longer value is broken, and changing it would take a long time.
 	sparseMost = header + 2*Registers
@@ -109,7 +110,7 @@ func New() Value {
 // dense, the right length. Sparse registers may still be broken.
 func Is(s string) bool {
 	return len(s) >= header && s[:4] == magic &&
-		(s[4] == sparse || s[4] == dense && len(s) == denseSize)
+		(s[4] == sparse || s[4] == dense && len(s) == DenseSize)
 }
 
 // Sparse reports whether h is in the sparse encoding.
@@ -176,7 +177,7 @@ func (h *Value) ToDense() bool {
 	if !h.Sparse() {
 		return true
 	}
-	d := Value{make([]byte, denseSize)}
+	d := Value{make([]byte, DenseSize)}
 	copy(d.b, h.b[:header])
 	d.b[4] = dense
 	whole := h.each(func(i, n int, value byte) {
@@ -194,9 +195,30 @@ func (h *Value) ToDense() bool {
 // it changed the register, and whether the encoding of the registers that it
 // read is valid.
 func (h *Value) Raise(i int, value byte) (changed, whole bool) {
+	return h.raiseFrom(&cursor{at: header}, i, value)
+}
+
+// RaiseAll is like Raise for all registers of u.
+func (h *Value) RaiseAll(u *Union, charge func(steps int)) (whole bool) {
+	from := cursor{at: header}
+	for i, value := range u {
+		if value == 0 {
+			continue
+		}
+		charge(1)
+		if _, whole := h.raiseFrom(&from, i, value); !whole {
+			return false
+		}
+	}
+	return true
+}
+
+// raiseFrom is Raise. In a sparse value, it looks for the register from the cursor
+// on, and moves the cursor for a register with a larger index.
+func (h *Value) raiseFrom(from *cursor, i int, value byte) (changed, whole bool) {
 	switch {
 	case h.Sparse():
-		return h.setSparse(i, value)
+		return h.setSparse(from, i, value)
 	case h.Register(i) >= value:
 		return false, true
 	}
@@ -204,19 +226,30 @@ func (h *Value) Raise(i int, value byte) (changed, whole bool) {
 	return true, true
 }
 
+// cursor is the position of a run in a sparse value: its offset, and the index of
+// its first register.
+type cursor struct{ at, first int }
+
 // setSparse implements Raise for a sparse value. It splits the run with the
 // register and joins neighboring runs that have equal values and fit into one
 // run. It looks at five runs and does not join runs of zeros. Redis does the
 // same. The bytes of the value depend on these rules.
-func (h *Value) setSparse(i int, value byte) (changed, whole bool) {
+//
+// The search for the register begins at the cursor. The run at the cursor must
+// be the first one, or end at least one run before the register. The cursor
+// then moves to the last run that neither this call changes nor a call for a
+// register with a larger index, not even by joining it with its neighbor.
+func (h *Value) setSparse(from *cursor, i int, value byte) (changed, whole bool) {
 	if len(h.b) > sparseMost {
 		return false, false
 	}
 	// at and before are the offsets of the current run and of the previous one.
 	// first is the first register of the current run.
-	at, before, first := header, header, 0
+	at, before, first := from.at, from.at, from.first
+	last := *from // the previous run
 	run := runAt(h.b[at:])
 	for run.size > 0 && i >= first+run.n {
+		*from, last = last, cursor{at, first}
 		before, first = at, first+run.n
 		at += run.size
 		run = runAt(h.b[at:])
@@ -232,7 +265,7 @@ func (h *Value) setSparse(i int, value byte) (changed, whole bool) {
 	split := appendRun(make([]byte, 0, 5), run.value, i-first)
 	split = appendRun(split, value, 1)
 	split = appendRun(split, run.value, first+run.n-1-i)
-	if grown := len(split) - run.size; grown > 0 && len(h.b)+grown > sparseMax {
+	if grown := len(split) - run.size; grown > 0 && len(h.b)+grown > SparseMax {
 		return h.promote(i, value)
 	}
 	h.splice(at, run.size, split)
