@@ -172,7 +172,7 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 	}
 	var gone <-chan struct{}
 	if g, ok := c.net.(*guard.Conn); ok {
-		left, stop, err := g.ReadAhead()
+		left, stop, err := g.ReadAheadWaiting()
 		if err != nil {
 			c.abandon()
 			return nil, nil

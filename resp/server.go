@@ -564,6 +564,10 @@ func (s *Server) hooks() guard.Hooks {
 			s.refusal(strings.ReplaceAll(kind, " ", "_")+"_timeout", "client missed a deadline",
 				"addr", g.RemoteAddr(), "kind", kind)
 		},
+		TooMuchAhead: func(g *guard.Conn, bytes int) {
+			s.refusal("waiting_input", "closed a client that sent too much while its command waited",
+				"addr", g.RemoteAddr(), "bytes", bytes)
+		},
 		Refused: func(addr net.Addr, unauth bool) {
 			s.metrics.Unserved.Add(1)
 			reason := "max_clients"

@@ -96,6 +96,9 @@ func (m *Budget) Limit() int64 { return m.max }
 // is called without locks.
 func (m *Budget) Account(close func(bytes int64)) *Account { return &Account{m: m, close: close} }
 
+// Limit returns the limit of the Budget in bytes, for all clients together.
+func (h *Account) Limit() int64 { return h.m.max }
+
 // Push counts n bytes of messages that wait in the queues of connections. A
 // negative n releases bytes. The caller that adds bytes calls Relieve
 // afterwards, without locks.

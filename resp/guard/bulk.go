@@ -57,10 +57,18 @@ func (g *Conn) More(most int, parsed int64) []byte {
 	return p[:n]
 }
 
-// readMore reads once from the socket into buf, without waiting. It ignores
-// errors and the end of the input, because the next Read finds them again.
+// readMore moves bytes that have been read ahead to buf. If there are none, it
+// reads once from the socket into buf, without waiting. It ignores errors and the
+// end of the input, because the next Read finds them again.
 func (g *Conn) readMore() {
 	g.filled = false
+	if g.ahead.size > 0 {
+		g.grow(bulkSize)
+		n := g.takeAhead(g.buf[len(g.buf):cap(g.buf)])
+		g.buf = g.buf[:len(g.buf)+n]
+		g.filled = n >= bufSize
+		return
+	}
 	if g.readErr != nil {
 		return
 	}

@@ -55,10 +55,12 @@ import (
 // Memory: a length that a client announces allocates nothing. The guard keeps
 // the received part of one incomplete command. The buffer for it has 4 KiB or at
 // most twice the size of that part, and at most a little more than MaxCommand. The
-// guard keeps nothing while the client is silent between commands.
+// guard keeps nothing while the client is silent between commands. While a command
+// runs or waits, the guard also keeps input that follows: see ReadAhead and
+// ReadAheadWaiting.
 //
-// Only the connection's goroutine may call SetMemory, Read, More and ReadAhead.
-// All other methods are safe for concurrent use. Only the guard may set the
+// Only the connection's goroutine may call SetMemory, Read, More, ReadAhead and
+// ReadAheadWaiting. All other methods are safe for concurrent use. Only the guard may set the
 // deadlines of the connection.
 type Conn struct {
 	net.Conn
@@ -89,11 +91,12 @@ type Conn struct {
 	hadCommand bool // a complete command was delivered
 	inputEnd
 
+	ahead     aheadState // received after the bytes in buf
 	deadlines deadlines
 	padState
 	bulkState
 
-	mem   *clientmem.Account // charged with buf; nil without a server
+	mem   *clientmem.Account // charged with buf and ahead; nil without a server
 	input clientmem.Part
 
 	scanned uint64 // bytes scanned, for the test of linear cost
@@ -150,6 +153,9 @@ type Hooks struct {
 	// Timeout reports a missed deadline. kind is "handshake", "unauthenticated
 	// idle", "login", "command" or "write".
 	Timeout func(g *Conn, kind string)
+	// TooMuchAhead reports a connection that ends because its client has sent the
+	// given number of bytes while its command waited.
+	TooMuchAhead func(g *Conn, bytes int)
 	// Refused reports a connection that was refused because of MaxClients. If
 	// unauth is true, it reports a connection that had not authenticated and
 	// was closed because of MaxUnauth or MaxUnauthAddr.
@@ -467,10 +473,10 @@ func (g *Conn) release() {
 	g.off, g.scan = 0, 0
 }
 
-// charge records that the guard has allocated n bytes for input.
+// charge records that the guard has allocated n bytes for buf.
 func (g *Conn) charge(n int) {
 	if g.mem != nil {
-		g.input.Set(g.mem, int64(n))
+		g.input.Set(g.mem, int64(n+g.ahead.room))
 	}
 }
 
@@ -589,6 +595,7 @@ func (g *Conn) refuseWith(reason string) {
 	g.refused = true
 	g.reason = reason
 	g.found = eventMore
+	g.ahead = aheadState{}
 	g.release()
 }
 

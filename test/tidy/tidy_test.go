@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 		"fsm/command", "fsm/library", "platform", "rpc"},
 	"platform":       {},
 	"resp/clientmem": {"platform"},
-	"resp/guard":     {"cluster/yield", "resp/clientmem"},
+	"resp/guard":     {"cluster/yield", "platform", "resp/clientmem"},
 	"resp/output":    {"cluster/yield", "fsm", "resp/clientmem", "resp/guard", "resp/pubsub"},
 	"resp/slow":      {},
 	"resp/metrics":   {"fsm", "resp/clientmem", "resp/pubsub", "resp/wire"},
