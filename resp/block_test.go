@@ -3,6 +3,7 @@ package resp_test
 import (
 	"context"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -186,8 +187,22 @@ func TestBlock_Gone(t *testing.T) {
 	s := serve(t, newFake(t))
 	other := dial(t, s)
 	for name, leave := range map[string]func(c *client, id string){
-		"closes":             func(c *client, id string) { _ = c.conn.Close() },
-		"sends and closes":   func(c *client, id string) { c.send("PING", "PING"); _ = c.conn.Close() },
+		"closes":           func(c *client, id string) { _ = c.conn.Close() },
+		"sends and closes": func(c *client, id string) { c.send("PING", "PING"); _ = c.conn.Close() },
+		"sends much and closes": func(c *client, id string) {
+			sendMuch(c, 2<<20)
+			_ = c.conn.Close()
+		},
+		"sends much and resets": func(c *client, id string) {
+			sendMuch(c, 2<<20)
+			_ = c.conn.(*net.TCPConn).SetLinger(0)
+			_ = c.conn.Close()
+		},
+		"sends a large command and closes": func(c *client, id string) {
+			c.send("PING", "SET k "+strings.Repeat("v", 900<<10), "SET k "+strings.Repeat("v", 900<<10))
+			_ = c.conn.Close()
+		},
+		"sends too much":     func(c *client, id string) { sendMuch(c, 65<<20) },
 		"is killed":          func(c *client, id string) { other.expect("CLIENT KILL ID "+id, ":1") },
 		"is killed, sending": func(c *client, id string) { c.send("PING"); other.expect("CLIENT KILL ID "+id, ":1") },
 	} {
@@ -204,6 +219,13 @@ func TestBlock_Gone(t *testing.T) {
 			t.Errorf("client that %s: another client's element is gone, want it to stay in the list", name)
 		}
 	}
+}
+
+// sendMuch sends PING commands of size bytes together. It ignores errors, because
+// the server may close the connection.
+func sendMuch(c *client, size int) {
+	ping := encode("PING")
+	_, _ = io.WriteString(c.conn, strings.Repeat(ping, size/len(ping)))
 }
 
 // TestBlock_Stop checks that a server that stops ends the waits and closes the
