@@ -13,9 +13,10 @@ import (
 )
 
 // Budget bounds the bytes that all clients of this node occupy together: unread
-// replies and messages, incomplete commands, and commands that are queued for
-// EXEC. Amounts below freeBytes are not counted, except for messages. So
-// ordinary commands are never delayed by the limit and do not use its lock.
+// replies and messages, incomplete commands, commands that a client has sent
+// while a command of it runs or waits, and commands that are queued for EXEC.
+// Amounts below freeBytes are not counted, except for messages. So ordinary
+// commands are never delayed by the limit and do not use its lock.
 //
 // A reply that would exceed the limit waits for room before the node builds it.
 // To make room, the node closes connections that occupy memory and whose

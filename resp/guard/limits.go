@@ -124,7 +124,7 @@ type Limits struct {
 
 	// ClientMemory bounds the bytes that all connections together occupy on the
 	// node: replies and messages that clients have not read, incomplete
-	// commands, and queued transactions. Amounts below 64 KiB are free, but all
+	// commands, input that is read ahead, and queued transactions. Amounts below 64 KiB are free, but all
 	// messages count. Beyond the limit, a large reply waits for room, and the node
 	// closes connections: first those whose clients neither read nor send, and
 	// among them the ones that occupy the most. ClientMemory corresponds to Redis'
