@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -26,17 +27,31 @@ const (
 var (
 	portsMu       sync.Mutex
 	reservedPorts = make(map[int]bool) // reserved by this process
-	portLocks     *os.File             // see LockPorts; nil if it was not called
+	portLocks     *os.File             // see lockPorts; nil if the file cannot be opened
+	locksOpened   bool                 // whether lockPorts was called
 )
+
+// portLocksName returns the name of the file with which the processes of a user
+// reserve ports.
+func portLocksName() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-ports-%d", os.Getuid()))
+}
 
 // FreePorts finds n ranges of ports on which no program listens, and returns
 // the first port of the first range. Each range has count ports, and the first
 // ports of two successive ranges differ by step. FreePorts does not return the
-// ports again until this process ends. After LockPorts has been called, other
-// processes that have called it with the same file do not get the ports either.
+// ports again until this process ends. Until then, FreePorts does not return them
+// in other processes of this user either, even while no program listens on them:
+// a node that is restarted must find its ports free. If the file with the
+// reservations cannot be used, FreePorts reserves the ports only in this process.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
+	if !locksOpened {
+		// Without the file, another cluster may get the same ports. A node that does
+		// not find its port free says so, and most users run one cluster.
+		_ = lockPorts(portLocksName())
+	}
 	highest := highestPort
 	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
 		var low int
@@ -66,15 +81,11 @@ func FreePorts(n, count, step int) (base int, err error) {
 	return 0, errors.New("found no free ports")
 }
 
-// LockPorts prevents FreePorts from returning a port that another process has
-// reserved, if that process has called LockPorts with the same file. A port
-// stays reserved while a node is down and no program listens on the port. The
-// process that reserves port n locks byte n of the file. The kernel releases
-// the locks when the process ends. LockPorts creates the file if there is none,
-// and must be called before FreePorts.
-func LockPorts(name string) error {
-	portsMu.Lock()
-	defer portsMu.Unlock()
+// lockPorts opens the file in which this process reserves ports, and creates it if
+// there is none. The process that reserves port n locks byte n of the file. The
+// kernel releases the locks when the process ends.
+func lockPorts(name string) error {
+	locksOpened = true
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("reserve ports: %w", err)

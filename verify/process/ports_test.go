@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,10 +16,7 @@ import (
 // ended, lockPort must accept the port.
 func TestFreePorts_OtherProcess(t *testing.T) {
 	const child = "HOLDFAST_TEST_RESERVE"
-	if name := os.Getenv(child); name != "" {
-		if err := LockPorts(name); err != nil {
-			t.Fatal(err)
-		}
+	if os.Getenv(child) != "" {
 		base, err := FreePorts(1, 1, 0)
 		fmt.Println("port", base, err)
 		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
@@ -29,8 +25,8 @@ func TestFreePorts_OtherProcess(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestFreePorts_OtherProcess$")
-	name := filepath.Join(t.TempDir(), "ports")
-	cmd.Env = append(os.Environ(), child+"="+name)
+	t.Setenv("TMPDIR", t.TempDir()) // for portLocksName
+	cmd.Env = append(os.Environ(), child+"=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -52,11 +48,11 @@ func TestFreePorts_OtherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := LockPorts(name); err != nil {
-		t.Fatal(err)
-	}
 	portsMu.Lock()
 	defer portsMu.Unlock()
+	if err := lockPorts(portLocksName()); err != nil {
+		t.Fatal(err)
+	}
 	if free, err := lockPort(port); free || err != nil {
 		t.Errorf("while the other process runs: %v, %v", free, err)
 	}
