@@ -174,7 +174,12 @@ func (n *Node) listen() error {
 	// the request fails with the error of the handshake, which contains the
 	// reason: see environment.absence.
 	rc.HandshakeTimeout = adminTimeout - time.Second
-	rc.MaxFrame = 64 << 20
+	// The frame must have room for the largest replies of a group (see
+	// fsm.ReplyTooLarge), and the queue for the frames behind them: the leader
+	// closes a write stream whose queue is full. Programs that do not know
+	// fsm.FeatureReplies accept frames of at most 64 MiB. No larger frame is sent to
+	// them, because below this feature version the replies of a group are smaller.
+	rc.MaxFrame, rc.MaxQueue = 4*fsm.MaxReplyBytes, 4*fsm.MaxReplyBytes
 	rc.Secret, rc.PreviousSecret, rc.SecretOptional = n.cfg.Secret, n.cfg.PreviousSecret, n.cfg.SecretOptional
 	rc.Listener, rc.Dialer = n.cfg.PeerListener, n.cfg.PeerDialer
 	rc.Logger = n.log.Named("rpc")

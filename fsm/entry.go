@@ -42,8 +42,8 @@ const (
 	// result would be longer, as they do in Redis if it would exceed
 	// proto-max-bulk-len.
 	MaxStringBytes = 8 << 20
-	// MaxReplyBytes bounds the replies of one group. An operation whose reply
-	// would exceed it returns an error instead.
+	// MaxReplyBytes bounds the replies of one group, except for a write that
+	// exceeds it: see ReplyTooLarge.
 	MaxReplyBytes = 48 << 20
 	// MaxOps bounds the operations of one entry. The number of an operation
 	// must fit into the low bits of a position (see Pos). If a script calls more

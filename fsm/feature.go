@@ -144,8 +144,20 @@ const (
 	//     entry, nor a version lower than one that the script has given.
 	FeatureDeferred = 12
 
+	// FeatureReplies changes the meaning of entries in these ways:
+	//   - When the replies of a group exceed MaxReplyBytes, no further write of
+	//     the group is executed: see Ctx.refuses.
+	//   - The reply of a write is never replaced by ReplyTooLarge, and the reply
+	//     that was served to a waiter is never cut. So no data is lost that the
+	//     command has removed.
+	//   - In a transaction that goes through the log, ReplyTooLarge replaces the
+	//     reply of a read, and not that of the transaction.
+	//   - The commands that take members of a sorted set count the exact size of
+	//     the scores.
+	FeatureReplies = 13
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureDeferred
+	MaxFeatures = FeatureReplies
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

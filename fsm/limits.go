@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 
@@ -107,6 +108,70 @@ func (w *waits) addWeight(user string, weight int) {
 	} else {
 		w.users.Set(user, of)
 	}
+}
+
+// ReplyTooLarge is the error in place of a reply that a client does not get because
+// the reply, or the replies of its group, would exceed MaxReplyBytes. From
+// FeatureReplies on, a command with this reply has changed nothing:
+//
+//   - A command that takes elements, such as LPOP, returns the error and changes
+//     nothing if these elements alone exceed the limit.
+//   - A write whose reply makes the replies of the group exceed the limit has been
+//     executed, so the client gets its reply. The writes after it are not
+//     executed: see refuses. So the replies of a group may have nearly twice
+//     MaxReplyBytes, and in addition the short replies and errors after that.
+//   - A read whose reply would make the replies of the group exceed the limit gets
+//     the error, also in a transaction that writes: see fit. If a transaction only
+//     reads and does not go through the log, EXEC gets the error.
+//   - A transaction with a script or with a costly read fails as a whole if its
+//     replies exceed maxGroupReply, and none of its commands is executed: see
+//     Speculation.group.
+//
+// Below FeatureReplies, a write may have been executed. Its reply, and the data that
+// it has removed, are then lost.
+const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
+
+// shortReply is the size of the encoding of ReplyTooLarge, in bytes. A reply that is
+// not longer is neither replaced nor counted.
+const shortReply = len("-" + ReplyTooLarge + "\r\n")
+
+// count counts a reply of size bytes in sent.
+func (c *Ctx) count(size int) {
+	if size > shortReply {
+		c.sent += size
+	}
+}
+
+// fits reports whether fit limits the replies of the group, command by command.
+func (c *Ctx) fits() bool { return c.m.features >= FeatureReplies && !c.readOnly }
+
+// cutsAt returns the size at which the encoding of a list ends: see Reply.Append.
+func (c *Ctx) cutsAt() int {
+	if c.fits() {
+		return math.MaxInt
+	}
+	return MaxReplyBytes
+}
+
+// refuses reports whether a command must not be executed because the replies of its
+// group exceed MaxReplyBytes. This is true for every write, because its reply may
+// contain data that it removes or replaces. Only the reply of a write makes the
+// replies exceed the limit, so a group whose writes have short replies is not
+// affected. A node that executes a pipeline in pieces follows the same rule: see
+// Session.inPieces in package cluster.
+func (c *Ctx) refuses(row *Command) bool { return c.sent > MaxReplyBytes && row.IsWrite() && c.fits() }
+
+// fit returns the reply of a command that was executed, or ReplyTooLarge in place of
+// the reply of a read with which the replies of the group would exceed
+// MaxReplyBytes.
+func (c *Ctx) fit(row *Command, reply Reply) Reply {
+	if row.IsWrite() || !c.fits() {
+		return reply
+	}
+	if size := reply.encodedSize(c.proto); size > shortReply && c.sent+size > MaxReplyBytes {
+		return Error(ReplyTooLarge)
+	}
+	return reply
 }
 
 // RDBWriter returns a writer of the RDB format that charges c.

@@ -349,7 +349,10 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 // context prepares the context of an entry's commands.
 func (m *Machine) context(index uint64, h Header) *Ctx {
 	c := &m.ctx
-	*c = Ctx{m: m, now: m.clock.Lease, wall: m.clock.Wall, index: index, session: -1, group: -1, r: c.r}
+	*c = Ctx{
+		m: m, now: m.clock.Lease, wall: m.clock.Wall, index: index,
+		running: running{session: -1, group: -1}, r: c.r,
+	}
 	c.seed = h.Seed
 	c.setPosition(0)
 	return c
@@ -438,15 +441,7 @@ type Ctx struct {
 	pos      Pos
 	proto    int
 
-	// During Apply, session is the index of the session whose group is running. It
-	// is -1 before the first group, and while waiters are served. sender is the id
-	// of the session.
-	session int
-	sender  SessionID
-	// During Apply, group is the index of the running group among the groups of the
-	// entry. It is -1 before the first group. op is the number of operations of the
-	// group that were executed before the current one.
-	group, op int
+	running
 
 	atomic        bool // part of a transaction or script: must not wait
 	inScript      bool // called by a script
@@ -465,6 +460,22 @@ type Ctx struct {
 	reading
 
 	r groupReader
+}
+
+// running contains the fields of Ctx that describe the group that is running.
+type running struct {
+	// During Apply, session is the index of the session whose group is running. It
+	// is -1 before the first group, and while waiters are served. sender is the id
+	// of the session.
+	session int
+	sender  SessionID
+	// During Apply, group is the index of the running group among the groups of the
+	// entry. It is -1 before the first group. op is the number of operations of the
+	// group that were executed before the current one.
+	group, op int
+	// sent is the size, in bytes, of the group's replies so far, without those that
+	// are short: see count.
+	sent int
 }
 
 // reading contains the fields of Ctx that only reads use: see ReadRequest.
@@ -558,12 +569,6 @@ func (c *Ctx) Random() uint64 {
 // drawStep is the step of splitmix64: n draws add n times drawStep to the seed.
 const drawStep = 0x9e3779b97f4a7c15
 
-// ReplyTooLarge is the error in place of a reply with which a group exceeds
-// MaxReplyBytes. A command that takes elements, such as LPOP, returns the error and
-// changes nothing if these elements alone exceed the limit. In all other cases, the
-// command may have been executed.
-const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
-
 // run executes the operations of a group and appends their replies. Table.Check
 // has accepted the body before it was proposed. If it still cannot be executed,
 // the nodes have different command tables. run then returns an error, which
@@ -572,9 +577,10 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	if err := c.r.open(body); err != nil {
 		return dst, fmt.Errorf("group: %w", err)
 	}
-	c.proto = c.r.proto
+	c.proto, c.sent = c.r.proto, 0
 	start := len(dst)
 	for c.op = 0; len(c.r.d.Rest) > 0; c.op++ {
+		before := c.sent
 		reply, err := c.operation()
 		if err != nil {
 			return dst, err
@@ -585,10 +591,12 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		}
 		mark := len(dst)
 		c.chargeReply(&reply)
-		dst = reply.Append(dst, c.proto)
-		if len(dst)-start > MaxReplyBytes {
+		dst = reply.appendUpTo(dst, c.proto, c.cutsAt())
+		if len(dst)-start > MaxReplyBytes && !c.fits() {
 			dst = Error(ReplyTooLarge).Append(dst[:mark], c.proto)
 		}
+		c.sent = before
+		c.count(len(dst) - mark)
 		if c.front != nil && len(dst)-start > c.front.Most && len(c.r.d.Rest) > 0 {
 			c.front.Ops, c.front.Left = c.op+1, true
 			break
@@ -635,12 +643,15 @@ func (c *Ctx) next() (Reply, error) {
 	if need := max(cmd.Feature, row.Feature); need > c.m.features {
 		return Error(NeedsFeature(cmd, args, need, c.m.features)), nil
 	}
+	if c.refuses(row) {
+		return Error(ReplyTooLarge), nil
+	}
 	if c.rec != nil {
-		return c.speculated(cmd, args), c.fail
+		return c.fit(row, c.speculated(cmd, args)), c.fail
 	}
 	reply := cmd.Run(c, args)
 	c.ran(db, args, reply)
-	return reply, c.fail
+	return c.fit(row, reply), c.fail
 }
 
 // transaction executes a MULTI block: all its commands, or none if a watched
@@ -681,6 +692,9 @@ func (c *Ctx) transaction() (Reply, error) {
 		}
 		if c.cut && c.rec != nil { // no effect of the group is kept
 			return Array(replies[:i+1]), nil
+		}
+		if c.fits() {
+			c.count(replies[i].encodedSize(c.proto)) // the caller of operation counts the whole reply
 		}
 	}
 	return Array(replies), nil

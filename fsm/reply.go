@@ -147,10 +147,13 @@ func (r Reply) Text() string {
 }
 
 // Append encodes the reply for a connection with RESP version proto (2 or 3).
-// It stops when a list grows beyond MaxReplyBytes, because such a reply is
-// never sent. If it did not stop, MGET of the same large value a million times
-// would take the memory of a million copies.
-func (r Reply) Append(dst []byte, proto int) []byte {
+// It stops when a list grows beyond MaxReplyBytes. If it did not stop, MGET of
+// the same large value a million times would take the memory of a million
+// copies. So the caller must not send a larger result.
+func (r Reply) Append(dst []byte, proto int) []byte { return r.appendUpTo(dst, proto, MaxReplyBytes) }
+
+// appendUpTo is like Append, and stops when a list grows beyond limit bytes.
+func (r Reply) appendUpTo(dst []byte, proto, limit int) []byte {
 	switch r.kind {
 	case kindNull:
 		if proto >= 3 {
@@ -205,7 +208,7 @@ func (r Reply) Append(dst []byte, proto int) []byte {
 	start := len(dst)
 	dst = r.appendHead(dst, proto)
 	for i := range r.elems {
-		if dst = r.elems[i].Append(dst, proto); len(dst)-start > MaxReplyBytes {
+		if dst = r.elems[i].appendUpTo(dst, proto, limit); len(dst)-start > limit {
 			break
 		}
 	}

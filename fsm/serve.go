@@ -576,7 +576,7 @@ func (c *Ctx) serve(n *waiter, r Reply) { c.serveGrant(n, r, nil) }
 // serveGrant is like serve. If grant is not nil, the reply is a grant of a
 // lock.
 func (c *Ctx) serveGrant(n *waiter, r Reply, grant *provisional) {
-	reply := r.Append(nil, n.proto)
+	reply := r.appendUpTo(nil, n.proto, c.cutsAt())
 	c.serveWork += servedWork + servedKeyWork*len(n.keys) + len(reply)/servedReplyBytes
 	c.tracedServe(n, r)
 	c.dequeue(n)

@@ -31,6 +31,9 @@ type Speculation struct {
 	pause   func() error
 
 	reads readBudget // budget for the costly reads of the group that is being executed
+	// unloggable is set if the group was cut because the reply of a transaction is
+	// too large for the log.
+	unloggable bool
 
 	scripted bool // a group with scripts was executed
 	behind   int  // work of the batch's later groups without scripts: see postpones
@@ -138,6 +141,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 			continue
 		}
 		sp.c.sender = id
+		ops := body
 		body, scripted, err := sp.group(sp.sessions[i], seq, body)
 		if err != nil {
 			return fmt.Errorf("group %d of %s: %w", seq, id, err)
@@ -147,7 +151,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 			if sp.c.large {
 				body = tooLargeGroup
 			}
-			if refusal := sp.reads.refusal(); refusal != "" {
+			if refusal := sp.refusal(ops); refusal != "" {
 				body = answerGroup(Error(refusal).Append(nil, sp.c.proto))
 			}
 			// If the group was undone, the groups after it can be executed.
@@ -160,12 +164,25 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 	return d.Done("batch")
 }
 
+// refusal returns the error for a group that was cut, and "" if the client's node
+// must divide the group or request a dry run.
+func (sp *Speculation) refusal(body []byte) string {
+	if sp.unloggable && GroupOps(body) == 1 {
+		return ReplyTooLarge
+	}
+	return sp.reads.refusal()
+}
+
 // group executes a group and returns the group to propose in its place. It does
 // not execute a group that the machine will not execute, such as one with a
 // repeated number.
+//
+// A transaction whose reply is logged is cut if the reply exceeds maxGroupReply. If
+// only the reply were replaced by an error, the data that the commands of the
+// transaction have removed would be lost.
 func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, scripted bool, err error) {
 	c := &sp.c
-	c.cut, c.large = false, false // forget the previous group
+	c.cut, c.large, sp.unloggable = false, false, false // forget the previous group
 	if !s.runs(sp.c.m.features) || seq != s.lastSeq+1 {
 		return body, false, nil
 	}
@@ -174,7 +191,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		return nil, false, fmt.Errorf("group: %w", err)
 	}
 	c.proto = c.r.proto
-	c.rec, c.begun, c.work, c.uncompiled, c.replied = nil, 0, 0, 0, 0
+	c.rec, c.begun, c.work, c.uncompiled, c.replied, c.sent = nil, 0, 0, 0, 0, 0
 	scripted = body[0]&groupScript != 0
 	if scripted {
 		c.rec = &sp.rec
@@ -189,9 +206,11 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		sp.prepareUndo(body)
 	}
 	for len(c.r.d.Rest) > 0 {
-		start := c.r.d.Rest
+		start, before := c.r.d.Rest, c.sent
 		sp.rec.begin(c)
 		reply, err := c.operation()
+		c.sent = before
+		c.count(reply.encodedSize(c.proto))
 		switch {
 		case err != nil:
 			return nil, false, err
@@ -209,6 +228,9 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		case c.cut:
 			return nil, true, nil
 		case !scripted:
+		case sp.rec.interpreted && reply.encodedSize(c.proto) > maxGroupReply:
+			c.cut, sp.unloggable = true, true
+			return nil, true, nil
 		case sp.rec.interpreted:
 			out = sp.rec.appendTo(out, c, reply)
 		default:
@@ -265,9 +287,6 @@ func (r *recorder) record(c *Ctx, draws uint64, name string, args [][]byte) {
 // appendTo appends the effects of the operation to out.
 func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
 	text := reply.Append(nil, c.proto)
-	if len(text) > maxGroupReply { // the reply of a transaction; perform has checked the reply of a script
-		text = Error(ReplyTooLarge).Append(nil, c.proto)
-	}
 	size := len(out)
 	out = append(out, opEffects)
 	out = codec.AppendString(out, text)
@@ -279,8 +298,8 @@ func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
 	return out
 }
 
-// maxGroupReply bounds the reply of a transaction with a script, in bytes: the
-// entry that contains it must fit into the log.
+// maxGroupReply bounds the reply of a transaction with a script or a costly read, in
+// bytes, because the entry that contains it must fit into the log.
 const maxGroupReply = 32 << 20
 
 // groupBegun returns ScriptCall.Group. It is nil for reads, because reads do

@@ -617,7 +617,13 @@ func takeScored(c *fsm.Ctx, o *keyspace.Object, count int64, fromMax, pairs bool
 	}
 	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
 	l := collector{c: c}
-	q.walk(o.Coll, func(m *container.Scored) bool { return addScored(c, &l, m, true, pairs) })
+	exact := c.Features() >= fsm.FeatureReplies
+	q.walk(o.Coll, func(m *container.Scored) bool {
+		if exact {
+			l.size += len(number.FormatDouble(m.Score)) // which collector.add does not count
+		}
+		return addScored(c, &l, m, true, pairs)
+	})
 	if l.over() { // the reply is too large, so the sorted set is not changed
 		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
