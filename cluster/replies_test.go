@@ -61,26 +61,27 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 	value := strings.Repeat("x", 1<<20)
 	c.client(follower).want(t, ok, "SET", "k", value)
 	mget := []string{"MGET"}
-	for range 33 {
+	for range 47 {
 		mget = append(mget, "k")
 	}
-	want := "*33\r\n" + strings.Repeat(bulk(value), 33)
+	want := "*47\r\n" + strings.Repeat(bulk(value), 47)
 	links := c.log.Count(follower + ": linked to leader")
 	confirmed := c.node(leader).ReadsConfirmed()
 	flow := c.net.stall(rpc.ServiceRead, follower, leader)
 	var wg sync.WaitGroup
-	for range 3 {
+	const reads = 6
+	for range reads {
 		cl := c.client(follower)
 		wg.Go(func() {
 			reply, err := cl.do(mget...)
 			if err != nil || reply != want {
-				t.Errorf("one of three MGETs at the same time: %d bytes, %v, want the reply of 33 MiB", len(reply), err)
+				t.Errorf("one of six MGETs at the same time: %d bytes, %v, want the reply of 47 MiB", len(reply), err)
 			}
 		})
 	}
-	// The third read finds 66 MiB queued before it. The other follower confirms
-	// leadership.
-	eventually(t, "the reads", func() bool { return c.node(leader).ReadsConfirmed() >= confirmed+3 })
+	// The last read finds 235 MiB queued before it, which is more than the queue
+	// holds. The other follower confirms leadership.
+	eventually(t, "the reads", func() bool { return c.node(leader).ReadsConfirmed() >= confirmed+reads })
 	during(3 * time.Second) // long enough for the reads to run, and for a ping to find the queue full
 	flow()
 	wg.Wait()
