@@ -205,3 +205,55 @@ func TestReplies_PiecesTooLarge(t *testing.T) {
 		cl.must(t, "flushall")
 	}
 }
+
+// TestReplies_Removed: pipelines and transactions through a follower remove more than
+// their replies may contain. No value is lost: the client gets each value, or the
+// value is still there. The reply of the last transaction has almost twice the size
+// of the limit, and other clients of the same node write meanwhile.
+func TestReplies_Removed(t *testing.T) {
+	if underRace {
+		t.Skip("copies hundreds of megabytes")
+	}
+	t.Parallel()
+	c := start(t, 3, slowElections)
+	follower := c.others(c.leader())[0]
+	cl := c.client(follower)
+	const size = 1 << 20
+	value := strings.Repeat("x", size)
+	fill := func(count int, add ...string) {
+		t.Helper()
+		for i := range count {
+			cl.must(t, append(slices.Clone(add), strconv.Itoa(1000+i)+value)...)
+		}
+	}
+	check := func(what, got string, err error, count, least int, left ...string) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		returned, remain := strings.Count(got, value), int(cl.number(t, left...))
+		if returned+remain != count || returned < least {
+			t.Errorf("%s: %d values were returned and %d are left, want %d together and at least %d returned",
+				what, returned, remain, count, least)
+		}
+	}
+	spop := slices.Repeat([][]string{{"SPOP", "s"}}, 60)
+	fill(60, "SADD", "s")
+	got, err := cl.pipeline(spop...)
+	check("pipeline", got, err, 60, 47, "SCARD", "s")
+	cl.must(t, "DEL", "s")
+	fill(60, "SADD", "s")
+	got, err = cl.transaction(spop...)
+	check("transaction", got, err, 60, 47, "SCARD", "s")
+	cl.must(t, "DEL", "s")
+	fill(94, "SADD", "s")
+	l := c.load("n", 2, follower)
+	many := []string{"SPOP", "s", "47"}
+	got, err = cl.transaction(many, many, []string{"SET", "after", "v"})
+	check("transaction of two commands", got, err, 94, 94, "SCARD", "s")
+	if !strings.HasSuffix(got, "-"+fsm.ReplyTooLarge+"\r\n") {
+		t.Errorf("the reply of the SET is %q, want the error for large replies", got[max(len(got)-100, 0):])
+	}
+	cl.want(t, ":0\r\n", "EXISTS", "after")
+	l.check(follower)
+}
