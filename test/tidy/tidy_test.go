@@ -300,7 +300,7 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// TestSleep_IsNotSynchronisation checks that time.Sleep is called in two cases
+// TestSleep_IsNotSynchronization checks that time.Sleep is called in two cases
 // only:
 //   - in a test that uses synctest, where it advances the fake clock;
 //   - in a test, to pace a loop that polls a condition, if a comment on the same
@@ -309,7 +309,7 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 // Other sleeps are forbidden for two reasons. In the program, a goroutine that
 // sleeps cannot be stopped. In a test, the right length of the sleep depends on
 // the speed of the machine.
-func TestSleep_IsNotSynchronisation(t *testing.T) {
+func TestSleep_IsNotSynchronization(t *testing.T) {
 	for _, s := range sources(t) {
 		polls := make(map[int]bool) // lines with a comment that says what the loop polls
 		for _, group := range s.ast.Comments {

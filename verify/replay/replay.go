@@ -17,7 +17,7 @@ type Result struct {
 	Executed   int // commands in these entries that were executed
 	Matched    int // writes of the history that were found in the log
 	Reads      int // reads of the history that the log explains
-	Unmodelled int // commands that the model does not know; their keys are not checked
+	Unmodeled int // commands that the model does not know; their keys are not checked
 	Violations []checker.Violation
 }
 
@@ -263,7 +263,7 @@ func (r *replay) restore(args []string) {
 // the command. It does not know which arguments are keys, so it marks all of
 // them.
 func (r *replay) forget(c fsm.RecordCommand) {
-	r.res.Unmodelled++
+	r.res.Unmodeled++
 	for _, arg := range c.Args[1:] {
 		if c.DB == 0 {
 			r.m.put(arg, value{unknown: true})

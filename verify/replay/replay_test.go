@@ -159,7 +159,7 @@ func TestCheck_AgreesWithTheMachine(t *testing.T) {
 	for seed := range uint64(20) {
 		r := random(t, seed, 400)
 		res := Check(r.log, r.ops, nil)
-		if len(res.Violations) != 0 || res.Unmodelled != 0 || res.Executed != len(r.ops) {
+		if len(res.Violations) != 0 || res.Unmodeled != 0 || res.Executed != len(r.ops) {
 			t.Fatalf("seed %d: %+v", seed, res)
 		}
 		if res.Matched < 300 || res.Reads < 10 {
