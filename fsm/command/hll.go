@@ -120,7 +120,10 @@ func pfadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		known = new(hll.Union)
 		known.Add(&h) // if h is broken, Add has read the registers before the damage
 	}
-	updated := o == nil
+	updated, raise := o == nil, h.Raise
+	if known != nil {
+		raise = hll.NewRaiser(&h).Raise
+	}
 	for _, elem := range args[2:] {
 		c.Charge(fsm.StepsPut + len(elem)/fsm.ScanBytes)
 		i, value := hll.Hash(elem)
@@ -130,7 +133,7 @@ func pfadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			}
 			known[i] = value
 		}
-		changed, whole := h.Raise(i, value)
+		changed, whole := raise(i, value)
 		if !whole {
 			return fsm.Error(msgHLLCorrupt)
 		}

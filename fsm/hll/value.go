@@ -4,9 +4,9 @@
 package hll
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -283,14 +283,7 @@ func (h *Value) promote(i int, value byte) (changed, whole bool) {
 }
 
 // splice replaces the n bytes at a position with b.
-func (h *Value) splice(at, n int, b []byte) {
-	if len(b) != n {
-		tail := bytes.Clone(h.b[at+n:])
-		h.b = append(append(h.b[:at], b...), tail...)
-		return
-	}
-	copy(h.b[at:], b)
-}
+func (h *Value) splice(at, n int, b []byte) { h.b = slices.Replace(h.b, at, at+n, b...) }
 
 // join joins adjacent runs with the same value, beginning with the run at a
 // position.
