@@ -20,7 +20,8 @@ const (
 	// keeps: see mostWaiting.
 	maxWaitingAhead  = 64 << 20
 	waitingAheadPart = 4
-	// aheadChunk is the size of all chunks of an aheadState but the first.
+	// aheadChunk is the size of the largest chunks of an aheadState. The first one
+	// has bufSize bytes, and each of the next is twice as large as the one before.
 	aheadChunk = 64 << 10
 	// hangUpInterval is how often ReadAhead asks the kernel whether the client has
 	// disconnected, once it has stopped reading.
@@ -63,7 +64,7 @@ func (a *aheadState) begin(p []byte) {
 	if len(a.chunks) == 0 {
 		chunk = bufs.Get().(*[bufSize]byte)[:0]
 	} else {
-		chunk = make([]byte, 0, aheadChunk)
+		chunk = make([]byte, 0, min(2*cap(a.chunks[len(a.chunks)-1]), aheadChunk))
 	}
 	a.chunks = append(a.chunks, append(chunk, p...))
 	a.size += len(p)
