@@ -13,7 +13,8 @@ import (
 var drills = []string{
 	"broken-promise", "crossed-replies", "double-apply", "early-expiry", "forgotten-promise", "forgotten-waiter",
 	"hold-forgets", "ignored-delay",
-	"kept-grant", "late-expiry", "late-handover", "leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch",
+	"kept-grant", "late-expiry", "late-handover",
+	"leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch",
 	"old-snapshot", "own-disk",
 	"own-late", "promote-anyway", "queue-jumper", "removal-unchecked", "skipped-fsync",
 	"slow-lease-clock", "snapshot-clock",
