@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
@@ -591,6 +592,9 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 		}
 		mark := len(dst)
 		c.chargeReply(&reply)
+		if len(reply.elems) > 0 { // a large list would be copied each time that dst grows
+			dst = slices.Grow(dst, min(reply.encodedSize(c.proto), c.cutsAt()))
+		}
 		dst = reply.appendUpTo(dst, c.proto, c.cutsAt())
 		if len(dst)-start > MaxReplyBytes && !c.fits() {
 			dst = Error(ReplyTooLarge).Append(dst[:mark], c.proto)

@@ -240,6 +240,9 @@ type WorkHooks struct {
 	// keys. The work of a call with the smallest number of arguments must not
 	// depend on them. Depends is nil if the work of every call depends on them.
 	Depends func(args [][]byte) bool
+	// Stores reports that Steps includes the cost of storing the bytes of the
+	// arguments.
+	Stores bool
 	// Call is the number of steps of a call with two arguments, its name and one
 	// more. It is 0 for the usual number: see callSteps.
 	Call int

@@ -131,7 +131,7 @@ func (cmd *Command) argumentWork(args [][]byte) int {
 // argumentBytes returns the number of bytes of an argument that cost one step. A
 // write stores them.
 func (cmd *Command) argumentBytes() int {
-	if cmd != nil && cmd.Flags&Write != 0 {
+	if cmd != nil && cmd.Flags&Write != 0 && !cmd.Work.Stores {
 		return WriteBytes
 	}
 	return CopyBytes

@@ -129,6 +129,30 @@ func TestWork_Invalid(t *testing.T) {
 	}
 }
 
+// TestWork_LargeMembers: the estimate of a command that takes elements includes the
+// bytes of its reply.
+func TestWork_LargeMembers(t *testing.T) {
+	const size, n = 1 << 20, 20
+	w := newMetered(t)
+	for i := range n {
+		large := fmt.Sprint(i) + strings.Repeat("x", size)
+		w.apply([]string{"sadd", "set", large}, []string{"zadd", "zset", "1", large}, []string{"rpush", "list", large})
+	}
+	for _, words := range [][]string{
+		{"spop", "set", "10"}, {"spop", "set"}, {"zpopmin", "zset", "10"}, {"zpopmax", "zset"}, {"lpop", "list", "10"},
+		{"zmpop", "1", "zset", "max", "count", "10"}, {"lmpop", "1", "list", "left"},
+	} {
+		steps, err := w.m.GroupWork(w.group(words).Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply := len(w.apply(words).Groups[0].Reply)
+		if least := reply / 16; steps < least || reply < size {
+			t.Errorf("%q: %d steps estimated for a reply of %d bytes, want at least %d", words, steps, reply, least)
+		}
+	}
+}
+
 // TestWork_Repeated: a set that is named several times counts once.
 func TestWork_Repeated(t *testing.T) {
 	w := newMetered(t)

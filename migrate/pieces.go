@@ -20,8 +20,8 @@ const (
 	// The import writes a collection with one RESTORE if it has at most
 	// wholeElements elements and wholeBytes bytes. Such a RESTORE takes less
 	// time than the smallest value of --max-write-time.
-	wholeElements = 4000
-	wholeBytes    = 1 << 20
+	wholeElements = 2500
+	wholeBytes    = 512 << 10
 	// pieceElements and pieceBytes bound a command. A command writes at most
 	// pieceElements elements, and is larger than pieceBytes only if it writes a
 	// single element.

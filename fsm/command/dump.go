@@ -24,7 +24,7 @@ var dumpCommands = []fsm.Command{
 	},
 	{
 		Name: "restore", Run: restore, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.KeyspaceCat | fsm.Dangerous,
-		Work: fsm.WorkHooks{Steps: restoreWork},
+		Work: fsm.WorkHooks{Steps: restoreWork, Stores: true},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: restoreComplexity,
@@ -35,7 +35,7 @@ var dumpCommands = []fsm.Command{
 	{
 		Name: "restore-asking", Run: restore, Arity: -4,
 		Flags: fsm.Write | fsm.DenyOOM | fsm.KeyspaceCat | fsm.Dangerous | fsm.Asking,
-		Work:  fsm.WorkHooks{Steps: restoreWork},
+		Work:  fsm.WorkHooks{Steps: restoreWork, Stores: true},
 		Keys:  fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "server", Since: "3.0.0",
 		Complexity: restoreComplexity,

@@ -123,7 +123,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "append", Run: appendTo, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.DenyOOM,
-		Work: fsm.WorkHooks{Steps: appendWork},
+		Work: fsm.WorkHooks{Steps: appendWork, Stores: true},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "string", Since: "2.0.0",
 		Complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the " +
@@ -158,7 +158,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "setrange", Run: setrange, Arity: 4, Flags: fsm.Write | fsm.DenyOOM,
-		Work: fsm.WorkHooks{Steps: setrangeWork},
+		Work: fsm.WorkHooks{Steps: setrangeWork, Stores: true},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "string", Since: "2.2.0",
 		Complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is " +

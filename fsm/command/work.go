@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/hll"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
@@ -221,37 +222,27 @@ func bitopWork(w *fsm.Weigher, args [][]byte) int {
 }
 
 // pfaddWork returns the work of copying the registers of a HyperLogLog and of
-// raising one register for each element. As long as the value is sparse, raising a
-// register costs a walk through its runs.
+// raising one register for each element. For few elements, and as long as the value
+// is sparse, raising a register costs a walk through its runs.
 func pfaddWork(w *fsm.Weigher, args [][]byte) int {
 	n, size := len(args)-2, w.Size(args[1]).Bytes
 	w.Grow(args[1], fsm.Growth{Bytes: 3 * hllSteps})
 	steps := size/fsm.WriteBytes + n*stepsRaise
 	if n > hllProbes {
-		steps += hllSteps
+		return steps + hllSteps
 	}
-	if size < hll.DenseSize {
-		steps += min(n, hll.SparseMax/2) * min(size+2*n, hll.SparseMax) / runBytes
-	}
-	return steps
+	return steps + n*hll.SparseMax/runBytes
 }
 
 // pfmergeWork returns the work of reading the registers of all keys, and of raising
-// registers of the result. As long as the result is sparse, raising one register
-// moves the runs after it. The result becomes dense at once if a key is dense.
+// registers of the result. As long as the result is sparse, this moves its runs.
 func pfmergeWork(w *fsm.Weigher, args [][]byte) int {
-	size, dense := 0, false
-	for _, key := range args[1:] {
+	size := 0
+	for _, key := range args[2:] {
 		size += w.Size(key).Bytes
-		o := w.Find(key, keyspace.TypeString)
-		dense = dense || o != nil && len(o.Str) == hll.DenseSize
 	}
 	w.Grow(args[1], fsm.Growth{Bytes: 3 * hllSteps})
-	steps := hllSteps * len(args)
-	if !dense {
-		steps += min(size, hll.SparseMax) / 2 * stepsRaise
-	}
-	return steps
+	return hllSteps*len(args) + min(size, hll.SparseMax)/2*stepsRaise
 }
 
 // pfdebugWork returns the work of a reply with one number for each register.
@@ -428,25 +419,53 @@ const sampled = 1024
 // them.
 func taken(w *fsm.Weigher, key []byte, count int64) int {
 	n := int(min(max(count, 0), int64(w.Size(key).Elems)))
-	o := w.Find(key, keyspace.TypeList)
-	// If the value is not a list, it is a set or a sorted set, or its type is
-	// not known. Members are short, so their bytes do not count. A sorted set
+	if o := w.Find(key, keyspace.TypeList); o != nil {
+		list := &o.Coll.List
+		return n*fsm.StepsPut + atEnds(list, n, func(s *string) int { return len(*s) })/answerBytes
+	}
+	// The value is a set or a sorted set, or its type is not known. A sorted set
 	// keeps each member in two orders.
-	if o == nil {
-		return n * 6 * fsm.StepsPut
+	steps := n * 6 * fsm.StepsPut
+	if o := w.Find(key, keyspace.TypeZSet); o != nil {
+		steps += atEnds(&o.Coll.Order, n, func(m *container.Scored) int { return len(m.Member) }) / answerBytes
+	}
+	if o := w.Find(key, keyspace.TypeSet); o != nil {
+		steps += inSet(&o.Coll.Set, n) / answerBytes
+	}
+	return steps
+}
+
+// atEnds returns the bytes of the first n and the last n elements of a sequence, or
+// of sampled elements at each end if n is larger. It returns at most the maximum
+// size of a reply.
+func atEnds[T any](all *container.Seq[T], n int, size func(*T) int) int {
+	if n == 0 {
+		return 0
 	}
 	left, bytes := min(n, sampled), 0
-	look := func(s *string) bool {
-		bytes += len(*s)
+	look := func(e *T) bool {
+		bytes += size(e)
 		left--
 		return left > 0
 	}
-	if n > 0 {
-		o.Coll.List.Ascend(0, look)
-		left = min(n, sampled)
-		o.Coll.List.Descend(o.Coll.List.Len()-1, look)
+	all.Ascend(0, look)
+	left = min(n, sampled)
+	all.Descend(all.Len()-1, look)
+	return min(bytes, fsm.MaxReplyBytes)
+}
+
+// inSet returns the approximate number of bytes of n random members of a set. It
+// looks at some members at equal distances.
+func inSet(set *container.Dict[struct{}], n int) int {
+	looks := min(set.Len(), max(8, min(n, 128)))
+	if looks == 0 || n == 0 {
+		return 0
 	}
-	return n*fsm.StepsPut + min(bytes, fsm.MaxReplyBytes)/answerBytes
+	bytes := 0
+	for i := range looks {
+		bytes += len(set.At(i * set.Len() / looks).Name)
+	}
+	return min(bytes*n/looks, fsm.MaxReplyBytes)
 }
 
 func lmoveWork(w *fsm.Weigher, args [][]byte) int {

@@ -415,7 +415,11 @@ func xautoclaim(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		switch {
 		case v.Stream.Entry(p.ID) == nil:
 			s.dropped = append(s.dropped, p.ID)
-			dropped = append(dropped, fsm.Bulk(p.ID.String()))
+			id := fsm.Bulk(p.ID.String())
+			dropped = append(dropped, id)
+			if c.Features() >= fsm.FeatureReplies {
+				s.reply.size += id.Charged()
+			}
 		case since(c, p.At) < minIdle:
 			return true
 		default:
