@@ -121,7 +121,7 @@ const (
 // from the number of elements by at most six times the expected error, plus
 // one. SelfTest calls charge with the steps that it takes.
 func SelfTest(charge func(steps int)) error {
-	d := Value{make([]byte, DenseSize)}
+	d := Value{make([]byte, denseSize)}
 	for round := range uint64(testRounds) {
 		charge(2 * testRegistersSteps)
 		value := func(i int) byte { return byte(testHash(round<<32|uint64(i))) & (1<<width - 1) }

@@ -34,8 +34,8 @@ const (
 	Registers = 1 << indexBits
 	hashBits  = 64 - indexBits // the remaining bits
 	width     = 6              // bits of a register
-	// DenseSize is the length of a dense value.
-	DenseSize = header + Registers*width/8
+	// denseSize is the length of a dense value.
+	denseSize = header + Registers*width/8
 
 	dense  = 0 // values of the byte for the encoding
 	sparse = 1
@@ -110,7 +110,7 @@ func New() Value {
 // dense, the right length. Sparse registers may still be broken.
 func Is(s string) bool {
 	return len(s) >= header && s[:4] == magic &&
-		(s[4] == sparse || s[4] == dense && len(s) == DenseSize)
+		(s[4] == sparse || s[4] == dense && len(s) == denseSize)
 }
 
 // Sparse reports whether h is in the sparse encoding.
@@ -177,7 +177,7 @@ func (h *Value) ToDense() bool {
 	if !h.Sparse() {
 		return true
 	}
-	d := Value{make([]byte, DenseSize)}
+	d := Value{make([]byte, denseSize)}
 	copy(d.b, h.b[:header])
 	d.b[4] = dense
 	whole := h.each(func(i, n int, value byte) {
@@ -235,10 +235,11 @@ type cursor struct{ at, first int }
 // run. It looks at five runs and does not join runs of zeros. Redis does the
 // same. The bytes of the value depend on these rules.
 //
-// The search for the register begins at the cursor. The run at the cursor must
-// be the first one, or end at least one run before the register. The cursor
-// then moves to the last run that neither this call changes nor a call for a
-// register with a larger index, not even by joining it with its neighbor.
+// The search for the register begins at the cursor. The run at the cursor must be
+// the first one, or have only registers before i. Otherwise the run before the
+// register's run, which may be joined with it, would not be known. The cursor
+// moves on to a run that this call does not change, and that a call for a register
+// with a larger index does not change either.
 func (h *Value) setSparse(from *cursor, i int, value byte) (changed, whole bool) {
 	if len(h.b) > sparseMost {
 		return false, false
