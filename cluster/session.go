@@ -439,9 +439,9 @@ func endedBy(c *call, r *fsm.GroupResult) ended {
 // minShare is the smallest number of calls that is worth its own goroutine.
 const minShare = 8
 
-// shareLocked distributes the calls that an entry has ended over the processors
-// if the entry has ended many calls, and returns the calls that are left for the
-// caller to answer. mu must be held.
+// shareLocked divides the calls that an entry has ended. If there are many, it
+// starts goroutines that answer parts of them, so that several processors share
+// the work. It returns the calls that the caller must answer. mu must be held.
 func (fw *forwarder) shareLocked(done []ended) []ended {
 	procs := runtime.GOMAXPROCS(0)
 	share := max(minShare, (len(done)+procs-1)/procs)

@@ -223,8 +223,8 @@ func (t *transfers) target(ctx context.Context, to string) (member.Member, error
 	return best.m, nil
 }
 
-// behind returns the error for a target whose log ends at the log index index.
-// The leader's log ends at the log index last.
+// behind returns the error for a target that is too far behind. index is the last
+// log index of the target, and last is that of the leader.
 func behind(m member.Member, index, last uint64) error {
 	return fmt.Errorf("%s is too far behind: its log ends at index %d, that of the leader at %d", m.ID, index, last)
 }

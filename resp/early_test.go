@@ -72,8 +72,8 @@ func TestEarly_FullSocket(t *testing.T) {
 }
 
 // TestEarly_Order checks that the replies of a group are sent early only if the
-// group ends a pipeline and the pipeline has no other replies. Otherwise, they
-// would overtake the replies before them.
+// group writes and ends a pipeline that has no other replies. If there were
+// replies before them, early replies would overtake these.
 func TestEarly_Order(t *testing.T) {
 	f := newFake(t)
 	early := make(chan struct{}, 10)

@@ -139,8 +139,8 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 	return h.cfg.Interpreter.RunScript(call)
 }
 
-// enter waits for a slot for a read-only script. The wait is not part of the
-// time that the script and its read may run.
+// enter waits for a slot for a read-only script. The wait does not count toward the
+// time limit of the script, nor toward that of the read that runs it.
 func (r hostedRunner) enter(name string, call *fsm.ScriptCall) (leave func(), refusal string) {
 	h := r.h
 	begun := h.cfg.Mono()

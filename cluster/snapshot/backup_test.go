@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestBegin_Limit checks that Begin refuses a backup too many without the lock of
-// the state machine, and that it accepts another one when a backup has ended.
+// TestBegin_Limit checks that Begin refuses one backup too many without waiting for
+// the lock of the state machine, and that it accepts another backup when one has
+// ended.
 func TestBegin_Limit(t *testing.T) {
 	m := machine.New(machine.Config{Table: fsm.NewTable()})
 	b := NewBackups("n1", m, hclog.NewNullLogger())

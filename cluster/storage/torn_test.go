@@ -74,7 +74,8 @@ func TestWAL_TornAtEveryByte(t *testing.T) {
 func resetDir(t *testing.T, dir, after, path string, old []byte) {
 	t.Helper()
 	writeFile(t, path, old)
-	// In both images, the acked file was written before the last append.
+	// Opening the log has changed the acked file of dir. The one in after was
+	// written before the last append, so it can replace it.
 	writeFile(t, filepath.Join(dir, "acked"), readFile(t, filepath.Join(after, "acked")))
 }
 

@@ -1,4 +1,4 @@
-"""Unique numbers with a first value: python3 counter.py [host:port]"""
+"""Unique numbers that begin at a chosen value: python3 counter.py [host:port]"""
 import sys
 
 import redis

@@ -46,7 +46,7 @@ func All() []Recipe {
 		{"redlock", "Redlock clients: with the nodes of one cluster, and with three clusters", redlockDemo},
 		{"idempotent", "Handling each message once", idempotentDemo},
 		{"once", "Doing something once, for all clients", onceDemo},
-		{"counter", "A counter with a first value", counterDemo},
+		{"counter", "A counter that starts at a chosen value", counterDemo},
 		{"ratelimit", "Limiting the number of calls in a window of time", ratelimitDemo},
 		{"jobs", "A queue of delayed jobs, each done by one worker", jobsDemo},
 		{"election", "Electing a leader", electionDemo},

@@ -183,7 +183,7 @@ func (c cell) run(o *Op, health *Health) (Reply, cell) {
 		case !c.volatile:
 			return Reply{Int: -1}, c
 		}
-		return Reply{Int: 1}, c // the function agrees checks the actual reply
+		return Reply{Int: 1}, c // any positive number: see agrees
 	}
 	panic("checker: the model does not know " + string(o.Kind))
 }
