@@ -209,13 +209,14 @@ func TestReplies_PiecesTooLarge(t *testing.T) {
 // TestReplies_Removed: pipelines and transactions through a follower remove more than
 // their replies may contain. No value is lost: the client gets each value, or the
 // value is still there. The reply of the last transaction has almost twice the size
-// of the limit, and other clients of the same node write meanwhile.
+// of the limit, and other clients of the same node write meanwhile. With the default
+// of MaxWriteTime, the leader would refuse the transactions.
 func TestReplies_Removed(t *testing.T) {
 	if underRace {
 		t.Skip("copies hundreds of megabytes")
 	}
 	t.Parallel()
-	c := start(t, 3, slowElections)
+	c := start(t, 3, slowElections, func(o *cluster.Options) { o.MaxWriteTime = time.Second })
 	follower := c.others(c.leader())[0]
 	cl := c.client(follower)
 	const size = 1 << 20

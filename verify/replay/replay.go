@@ -17,7 +17,7 @@ type Result struct {
 	Executed   int // commands in these entries that were executed
 	Matched    int // writes of the history that were found in the log
 	Reads      int // reads of the history that the log explains
-	Unmodeled int // commands that the model does not know; their keys are not checked
+	Unmodeled  int // commands that the model does not know; their keys are not checked
 	Violations []checker.Violation
 }
 
