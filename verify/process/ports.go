@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -27,30 +26,29 @@ const (
 var (
 	portsMu       sync.Mutex
 	reservedPorts = make(map[int]bool) // reserved by this process
-	portLocks     *os.File             // see lockPorts; nil if the file cannot be opened
-	locksOpened   bool                 // whether lockPorts was called
+	portLocks     *os.File             // see lockPorts; nil if it was not called
 )
 
-// portLocksName returns the name of the file with which the processes of a user
-// reserve ports.
-func portLocksName() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-ports-%d", os.Getuid()))
-}
+// PortsVariable is the environment variable with the name of a file in which
+// processes reserve ports. The tests set it, so that the programs that they start
+// use it too. go test runs the tests of several packages at the same time, and a
+// node that restarts must find its ports free. The name does not begin with
+// HOLDFAST_, because such variables set flags.
+const PortsVariable = "TEST_PORTS_OF_HOLDFAST"
 
 // FreePorts finds n ranges of ports on which no program listens, and returns
 // the first port of the first range. Each range has count ports, and the first
 // ports of two successive ranges differ by step. FreePorts does not return the
-// ports again until this process ends. Until then, FreePorts does not return them
-// in other processes of this user either, even while no program listens on them:
-// a node that is restarted must find its ports free. If the file with the
-// reservations cannot be used, FreePorts reserves the ports only in this process.
+// ports again until this process ends. If PortsVariable is set, other processes for
+// which it is set to the same file do not get the ports until then either, even
+// while no program listens on them.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
-	if !locksOpened {
-		// Without the file, another cluster may get the same ports. A node that does
-		// not find its port free says so, and most users run one cluster.
-		_ = lockPorts(portLocksName())
+	if name := os.Getenv(PortsVariable); name != "" && portLocks == nil {
+		if err := lockPorts(name); err != nil {
+			return 0, err
+		}
 	}
 	highest := highestPort
 	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
@@ -85,7 +83,6 @@ func FreePorts(n, count, step int) (base int, err error) {
 // there is none. The process that reserves port n locks byte n of the file. The
 // kernel releases the locks when the process ends.
 func lockPorts(name string) error {
-	locksOpened = true
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("reserve ports: %w", err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestFreePorts_OtherProcess(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestFreePorts_OtherProcess$")
-	t.Setenv("TMPDIR", t.TempDir()) // for portLocksName
+	t.Setenv(PortsVariable, filepath.Join(t.TempDir(), "ports"))
 	cmd.Env = append(os.Environ(), child+"=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -50,7 +51,7 @@ func TestFreePorts_OtherProcess(t *testing.T) {
 	}
 	portsMu.Lock()
 	defer portsMu.Unlock()
-	if err := lockPorts(portLocksName()); err != nil {
+	if err := lockPorts(os.Getenv(PortsVariable)); err != nil {
 		t.Fatal(err)
 	}
 	if free, err := lockPort(port); free || err != nil {
