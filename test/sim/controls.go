@@ -13,8 +13,7 @@ import (
 var drills = []string{
 	"broken-promise", "crossed-replies", "double-apply", "early-expiry", "forgotten-promise", "forgotten-waiter",
 	"hold-forgets", "ignored-delay",
-	"kept-grant", "late-expiry", "late-handover",
-	"leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch",
+	"kept-grant", "late-expiry", "leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch",
 	"old-snapshot", "own-disk",
 	"own-late", "promote-anyway", "queue-jumper", "removal-unchecked", "skipped-fsync",
 	"slow-lease-clock", "snapshot-clock",
@@ -184,7 +183,7 @@ func planForState(bug string, seed uint64) *Schedule {
 			Fault{Kind: "power failure of all", At: 2*second + 10*ms, For: second})
 	case "lost-sessions", "token-reset":
 		return drill(seed, 3, 9*second, Fault{Kind: "kill", For: 7 * second, Who: follower})
-	case "late-handover", "queue-jumper":
+	case "queue-jumper":
 		return lockDrill(drill(seed, 4, 5*second, Fault{Kind: "kill", At: 3 * second, For: second, Who: follower}))
 	case "ignored-delay":
 		p := lockDrill(drill(seed, 4, 5*second, Fault{Kind: "kill", At: 3 * second, For: second, Who: leader}))
