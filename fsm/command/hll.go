@@ -209,8 +209,15 @@ func pfmerge(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	case dense && !h.ToDense():
 		return fsm.Error(msgHLLCorrupt)
 	}
-	if !h.RaiseAll(u, c.Charge) {
-		return fsm.Error(msgHLLCorrupt)
+	r := hll.NewRaiser(&h)
+	for i, value := range u {
+		if value == 0 {
+			continue
+		}
+		c.Charge(1)
+		if _, whole := r.Raise(i, value); !whole {
+			return fsm.Error(msgHLLCorrupt)
+		}
 	}
 	h.Invalidate()
 	storeHLL(c, o, args[1], h)

@@ -231,7 +231,7 @@ func pfaddWork(w *fsm.Weigher, args [][]byte) int {
 	if n > hllProbes {
 		return steps + hllSteps
 	}
-	return steps + n*hll.SparseMax/runBytes
+	return steps + n*min(size+3*n, hll.SparseMax)/runBytes
 }
 
 // pfmergeWork returns the work of reading the registers of all keys, and of raising
@@ -242,7 +242,7 @@ func pfmergeWork(w *fsm.Weigher, args [][]byte) int {
 		size += w.Size(key).Bytes
 	}
 	w.Grow(args[1], fsm.Growth{Bytes: 3 * hllSteps})
-	return hllSteps*len(args) + min(size, hll.SparseMax)/2*stepsRaise
+	return hllSteps*len(args) + min(size, hll.SparseMax)/2*stepsMove
 }
 
 // pfdebugWork returns the work of a reply with one number for each register.
@@ -682,6 +682,8 @@ const (
 	// stepsRaise is the cost of raising a register of a HyperLogLog, apart from
 	// the search for the register.
 	stepsRaise = 80
+	// stepsMove is the cost of moving the runs behind a register that is raised.
+	stepsMove = 16
 	// runBytes is the number of bytes of a sparse HyperLogLog that a search for a
 	// register reads in one step. A byte or two are one run.
 	runBytes = 6

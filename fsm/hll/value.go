@@ -195,30 +195,9 @@ func (h *Value) ToDense() bool {
 // it changed the register, and whether the encoding of the registers that it
 // read is valid.
 func (h *Value) Raise(i int, value byte) (changed, whole bool) {
-	return h.raiseFrom(&cursor{at: header}, i, value)
-}
-
-// RaiseAll is like Raise for all registers of u.
-func (h *Value) RaiseAll(u *Union, charge func(steps int)) (whole bool) {
-	from := cursor{at: header}
-	for i, value := range u {
-		if value == 0 {
-			continue
-		}
-		charge(1)
-		if _, whole := h.raiseFrom(&from, i, value); !whole {
-			return false
-		}
-	}
-	return true
-}
-
-// raiseFrom is Raise. In a sparse value, it looks for the register from the cursor
-// on, and moves the cursor for a register with a larger index.
-func (h *Value) raiseFrom(from *cursor, i int, value byte) (changed, whole bool) {
 	switch {
 	case h.Sparse():
-		return h.setSparse(from, i, value)
+		return h.setSparse(&cursor{at: header}, i, value)
 	case h.Register(i) >= value:
 		return false, true
 	}
