@@ -153,7 +153,7 @@ const (
 	//   - In a transaction that goes through the log, ReplyTooLarge replaces the
 	//     reply of a read, and not that of the transaction.
 	//   - The commands that take members of a sorted set count the exact size of
-	//     the scores.
+	//     the scores, and XAUTOCLAIM counts the ids of deleted entries.
 	FeatureReplies = 13
 
 	// MaxFeatures is the highest feature version that this program knows.

@@ -97,6 +97,17 @@ func (w *metered) read(b *fsm.Budget, commands ...[]string) (string, error) {
 	return string(reply), err
 }
 
+// dumped returns the payload of DUMP.
+func (w *metered) dumped(key string) string {
+	w.t.Helper()
+	reply, err := w.read(nil, []string{"dump", key})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, payload, _ := strings.Cut(strings.TrimSuffix(reply, "\r\n"), "\r\n")
+	return payload
+}
+
 // TestBudget: a read that visits elements charges for them, and stops when its
 // steps are used up. Without a budget it completes.
 func TestBudget(t *testing.T) {

@@ -41,7 +41,7 @@ type WorkLimits struct {
 // key. The costs of writes are those in a state of 300,000 keys, and collections
 // of 300,000 elements, at random positions: the memory of such a state is not in
 // the processor's cache, so a write takes two to three times as long as in a small
-// state. TestWorkTime measures all commands in such a state.
+// state. TestWork_LargeState measures all commands in such a state.
 const (
 	stepsRead  = 80
 	stepsWrite = 224

@@ -318,16 +318,6 @@ func (s *workState) streams() map[string]example {
 	}
 }
 
-// dumped returns the payload of DUMP.
-func (s *workState) dumped(key string) string {
-	reply, err := s.read(nil, []string{"dump", key})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	_, payload, _ := strings.Cut(strings.TrimSuffix(reply, "\r\n"), "\r\n")
-	return payload
-}
-
 // perStep applies the largest transaction of such commands that needs at most
 // limit steps. It returns the processor time for one step, in nanoseconds.
 func (s *workState) perStep(from, limit int, command example) (perStep float64, ops int) {
@@ -363,12 +353,12 @@ func (s *workState) perStep(from, limit int, command example) (perStep float64, 
 	return float64(threadTime(s.t)-start) / float64(steps), len(commands)
 }
 
-// TestWorkTime: no entry takes much longer than the estimate of its work. The test
+// TestWork_LargeState: no entry takes much longer than the estimate of its work. The test
 // applies, for each write command, a transaction that takes a quarter of the time
 // that the leader accepts, in a state that does not fit into the processor's cache, and compares
 // the times for one step. A command whose estimate is too low stands out, because
 // a step of the command takes longer than a step of most other commands.
-func TestWorkTime(t *testing.T) {
+func TestWork_LargeState(t *testing.T) {
 	runtime.LockOSThread() // for threadTime
 	defer runtime.UnlockOSThread()
 	s := &workState{metered: newMetered(t), n: 80_000}
