@@ -60,8 +60,8 @@ import (
 // ReadAheadWaiting.
 //
 // Only the connection's goroutine may call SetMemory, Read, More, ReadAhead and
-// ReadAheadWaiting. All other methods are safe for concurrent use. Only the guard may set the
-// deadlines of the connection.
+// ReadAheadWaiting. All other methods are safe for concurrent use. Only the guard
+// may set the deadlines of the connection.
 type Conn struct {
 	net.Conn
 	limits *Limits

@@ -42,11 +42,11 @@ func (c *deadlines) restart() {
 	}
 }
 
-// receive returns bytes that have been read ahead. If there are none, it reads
-// from the socket with the deadline that applies. partial says
-// that the last command is incomplete. No deadline applies to an authenticated
-// client whose commands are all complete, unless padDue is set. receive makes no
-// system call to set a deadline if no deadline applies and none is set.
+// receive returns bytes that have been read ahead. If there are none, it reads from
+// the socket with the deadline that applies. partial says that the last command is
+// incomplete. No deadline applies to an authenticated client whose commands are all
+// complete, unless padDue is set. receive makes no system call to set a deadline if
+// no deadline applies and none is set.
 func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 	if n := g.takeAhead(p); n > 0 {
 		return n, nil

@@ -123,13 +123,13 @@ type Limits struct {
 	SubscriptionBytes int
 
 	// ClientMemory bounds the bytes that all connections together occupy on the
-	// node: replies and messages that clients have not read, incomplete
-	// commands, input that is read ahead, and queued transactions. Amounts below 64 KiB are free, but all
-	// messages count. Beyond the limit, a large reply waits for room, and the node
-	// closes connections: first those whose clients neither read nor send, and
-	// among them the ones that occupy the most. ClientMemory corresponds to Redis'
-	// maxmemory-clients. 0: an eighth of the memory that the process may use,
-	// or 256 MiB if that is more.
+	// node: replies and messages that clients have not read, incomplete commands,
+	// input that is read ahead, and queued transactions. Amounts below 64 KiB are
+	// free, but all messages count. Beyond the limit, a large reply waits for room,
+	// and the node closes connections: first those whose clients neither read nor
+	// send, and among them the ones that occupy the most. ClientMemory corresponds
+	// to Redis' maxmemory-clients. 0: an eighth of the memory that the process may
+	// use, or 256 MiB if that is more.
 	ClientMemory int64
 }
 
